@@ -1,18 +1,19 @@
 use std::{
     ffi::OsString,
-    future::Future,
+    future::{Future, ready},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use futures_util::TryFutureExt as _;
 #[cfg(feature = "http")]
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{
     RoleClient,
     model::{ProtocolVersion, SubscriptionFilter},
     service::{ClientLifecycleMode, ClientServiceExt as _, Peer},
-    transport::IntoTransport,
+    transport::{IntoTransport, Transport},
 };
 use tokio::process::Command;
 use tower_service::Service;
@@ -35,6 +36,10 @@ use super::{McpHttpClient, http_client};
 
 /// A package runner may have to download the server first.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a server over HTTP may take to answer a ping.
+#[cfg(feature = "http")]
+const PING: Duration = Duration::from_secs(5);
 
 /// One MCP server: its tools as a service, the list of them, and a connection that is made again
 /// when it is lost.
@@ -122,11 +127,8 @@ impl McpServer {
     ) -> Self {
         let ended = Ended::default();
         let how = ended.clone();
-        let transport = move || {
-            let child = Child::start(command(), ended.clone());
-            async { child }
-        };
-        Self::reached(server.into(), transport, move || how.take())
+        let transport = move || ready(Child::start(command(), how.clone()));
+        Self::reached(server.into(), transport, ended)
     }
 
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls
@@ -149,14 +151,14 @@ impl McpServer {
         TransportError: std::error::Error + Send + Sync + 'static,
         Adapter: 'static,
     {
-        Self::reached(server.into(), transport, || None)
+        Self::reached(server.into(), transport, Ended::default())
     }
 
-    /// `why` returns the cause of an error that says less.
+    /// The end of a process, if that is known, is the cause of an error that says less.
     fn reached<F, Fut, T, E, TransportError, Adapter>(
         server: Arc<str>,
         transport: F,
-        why: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+        ended: Ended,
     ) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -168,17 +170,18 @@ impl McpServer {
     {
         let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
         let list = tools.clone();
-        let calls = McpReconnect::new(server, move || {
-            let (list, transport, why) = (list.clone(), transport(), why.clone());
-            async move {
-                let connected = connected(list, transport).await;
-                connected.map_err(|error| match why() {
-                    Some(why) => ToolError::new(ErrorKind::ConnectionFailed, why).into(),
-                    None => error,
-                })
-            }
+        let mut calls = McpReconnect::new(server, move || {
+            let (list, transport, ended) = (list.clone(), transport(), ended.clone());
+            let connected = async {
+                let transport = transport.await.map_err(|e| e.into().into_inner())?;
+                connected(list, Probed::new(transport.into_transport())).await
+            };
+            connected.map_err(move |error| match ended.take() {
+                Some(why) => ToolError::new(ErrorKind::ConnectionFailed, why).into(),
+                None => error,
+            })
         });
-        let calls = calls.with_long_connect_timeout(CONNECT_TIMEOUT);
+        calls.settings.connect_timeout = CONNECT_TIMEOUT;
         Self { calls, tools }
     }
 
@@ -216,7 +219,8 @@ impl McpServer {
             let transport = http_client::transport(client.clone(), &config);
             async { Ok::<_, AnyError>(transport) }
         });
-        server.calls = server.calls.with_http_settings();
+        // No connection shows the end of a server over HTTP.
+        server.calls.settings.ping = Some(PING);
         server
     }
 
@@ -313,18 +317,10 @@ impl McpServer {
 }
 
 /// Connects and reads the list of tools.
-async fn connected<T, E, TransportError, Adapter>(
+async fn connected(
     list: McpTools,
-    transport: impl Future<Output = Result<T, E>>,
-) -> Result<McpConnection, BoxError>
-where
-    T: IntoTransport<RoleClient, TransportError, Adapter>,
-    E: Into<AnyError>,
-    TransportError: std::error::Error + Send + Sync + 'static,
-    Adapter: 'static,
-{
-    let transport = transport.await.map_err(|e| e.into().into_inner())?;
-    let transport = Probed::new(transport.into_transport());
+    transport: impl Transport<RoleClient> + 'static,
+) -> Result<McpConnection, BoxError> {
     let handler = McpNotifications::new().with_tools(list);
     let newest = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::LATEST],

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use futures_util::future::BoxFuture;
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
@@ -25,10 +26,7 @@ use tower_toolcall::{
 use super::{
     McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
 };
-use crate::{
-    future::{Boxed, first},
-    register,
-};
+use crate::{future::first, register};
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;
@@ -247,12 +245,12 @@ impl Service<ToolCall> for McpService {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        Boxed::new(self.clone().answer(call))
+        Box::pin(self.clone().answer(call))
     }
 }
 
 /// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
-pub type ResponseFuture = Boxed<Result<McpAnswer, ToolError>>;
+pub type ResponseFuture = BoxFuture<'static, Result<McpAnswer, ToolError>>;
 
 /// A request whose answer has not come. Dropped in this state, it tells the peer that no
 /// caller waits any more, and rmcp that it may forget the request.

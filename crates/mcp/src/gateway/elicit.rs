@@ -1,5 +1,6 @@
 use std::task::{Context, Poll};
 
+use futures_util::future::BoxFuture;
 use rmcp::{
     model::{
         ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
@@ -14,7 +15,7 @@ use tower_toolcall::{
     policy::{Approval, Verdict},
 };
 
-use crate::{errors, future::Boxed, service::Pending};
+use crate::{errors, service::Pending};
 
 /// Asks the user of the MCP client that makes the call: an approver for a
 /// [`PolicyLayer`](tower_toolcall::policy::PolicyLayer::with_approver) in the stack of a
@@ -65,7 +66,7 @@ pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) 
 impl Service<Approval> for McpElicitation {
     type Response = Verdict;
     type Error = ToolError;
-    type Future = Boxed<Result<Verdict, ToolError>>;
+    type Future = BoxFuture<'static, Result<Verdict, ToolError>>;
 
     /// Always ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {
@@ -73,7 +74,7 @@ impl Service<Approval> for McpElicitation {
     }
 
     fn call(&mut self, approval: Approval) -> Self::Future {
-        Boxed::new(async move {
+        Box::pin(async move {
             let client = approval.call().extensions().get::<Client>();
             let Some(Client(peer)) = client.cloned() else {
                 let why = "the client that makes the call cannot ask a person";

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
-use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture};
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::{
@@ -35,10 +35,7 @@ use tower_toolcall::{
     error::BoxError,
 };
 
-use crate::{
-    future::{Boxed, lock},
-    refuse_if,
-};
+use crate::{future::lock, refuse_if};
 
 /// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
 /// but a bounded number of them.
@@ -345,7 +342,7 @@ where
 {
     type Response = Answer;
     type Error = S::Error;
-    type Future = Boxed<Result<Answer, S::Error>>;
+    type Future = BoxFuture<'static, Result<Answer, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.0.poll_ready(cx)
@@ -357,7 +354,7 @@ where
             .0
             .call(request.map(|body| counted(body, Arc::clone(&is_refused))));
         // rmcp answers every error of a body with 500.
-        Boxed::new(answer.map(move |answer| match is_refused.load(Relaxed) {
+        Box::pin(answer.map(move |answer| match is_refused.load(Relaxed) {
             true => Ok(refusal()),
             false => answer,
         }))

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use rmcp::{
     ClientHandler, RoleClient,
     model::{ClientRequest, PingRequest},
@@ -19,10 +20,7 @@ use tokio::{
 use tower_toolcall::error::{ErrorKind, Outage, ToolError};
 
 use super::{McpReconnect, shared::WeakLeaf};
-use crate::{
-    McpAnswer, McpService, errors,
-    future::{Boxed, lock},
-};
+use crate::{McpAnswer, McpService, errors, future::lock};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -33,10 +31,8 @@ use crate::{
 pub struct McpConnection {
     service: McpService,
     /// Ends the connection, which ends as well if this is dropped. `None` once it was closed.
-    close: Mutex<Option<Close>>,
+    close: Mutex<Option<BoxFuture<'static, ()>>>,
 }
-
-type Close = Box<dyn FnOnce() -> Boxed<()> + Send>;
 
 impl McpConnection {
     /// A connection that ends with this client.
@@ -44,8 +40,8 @@ impl McpConnection {
         client: RunningService<RoleClient, H>,
         service: McpService,
     ) -> Self {
-        let close = || Boxed::new(async move { drop(client.cancel().await) });
-        let close = Mutex::new(Some(Box::new(close) as Close));
+        let close = async move { drop(client.cancel().await) };
+        let close = Mutex::new(Some(close.boxed()));
         Self { service, close }
     }
 }
@@ -59,8 +55,7 @@ impl<H: ClientHandler> From<RunningService<RoleClient, H>> for McpConnection {
 
 impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     fn from((keep, service): (K, McpService)) -> Self {
-        let close = || Boxed::new(async move { drop(keep) });
-        let close = Mutex::new(Some(Box::new(close) as Close));
+        let close = Mutex::new(Some(async move { drop(keep) }.boxed()));
         Self { service, close }
     }
 }
@@ -114,7 +109,7 @@ impl Live {
     pub(super) async fn close(&self) {
         let close = lock(&self.connection.close).take();
         if let Some(close) = close {
-            close().await;
+            close.await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use rmcp::service::ServiceError;
 use tokio::{
     task::coop::unconstrained,
@@ -26,9 +27,7 @@ use super::{
     connection::{Live, Unanswered, has_lost_session, is_loss},
     shared::{Shared, interrupted},
 };
-use crate::{
-    McpAnswer, McpService, ResponseFuture, errors::named, future::Boxed, refuse_if, service::within,
-};
+use crate::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, service::within};
 
 /// The tools of one MCP server, whose connection is made when it is needed, and made again when it
 /// is lost.
@@ -172,7 +171,7 @@ use crate::{
 #[derive(Clone)]
 pub struct McpReconnect {
     pub(super) shared: Arc<Shared>,
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl McpReconnect {
@@ -186,7 +185,7 @@ impl McpReconnect {
     {
         let connect = Arc::new(move || {
             let connecting = connect();
-            Boxed::new(async move { connecting.await.map(Into::into).map_err(Into::into) })
+            async move { connecting.await.map(Into::into).map_err(Into::into) }.boxed()
         });
         Self {
             shared: Arc::new(Shared::new(server.into(), connect)),
@@ -357,7 +356,7 @@ impl Service<ToolCall> for McpReconnect {
     }
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
-        Boxed::new(self.clone().run(call))
+        self.clone().run(call).boxed()
     }
 }
 
@@ -372,14 +371,14 @@ impl fmt::Debug for McpReconnect {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     pub(super) backoff: Backoff,
     /// That of a server that has never answered a call.
     pub(super) start_backoff: Backoff,
-    pub(super) connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// `None`: only the call that begins the attempt waits for it.
     pub(super) max_wait: Option<Duration>,
-    pub(super) ping: Option<Duration>,
+    pub(crate) ping: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -418,19 +417,6 @@ impl McpReconnect {
         refuse_if(timeout.is_zero(), "connect_timeout", reason)?;
         self.settings.connect_timeout = timeout;
         Ok(self)
-    }
-
-    /// Sets a timeout that is not zero, and may be longer.
-    pub(crate) fn with_long_connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
-        self
-    }
-
-    /// The settings for a server over HTTP, whose end no connection shows.
-    #[cfg(feature = "http")]
-    pub(crate) fn with_http_settings(mut self) -> Self {
-        self.settings.ping = Some(Duration::from_secs(5));
-        self
     }
 
     /// Sets how long a call waits for a connection, if its deadline leaves it as much. Default: 5

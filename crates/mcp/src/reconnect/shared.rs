@@ -5,6 +5,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::watch,
     task::AbortHandle,
@@ -22,11 +23,7 @@ use super::{
     history::{self, History},
     service::Settings,
 };
-use crate::{
-    errors, events,
-    future::{Boxed, lock},
-    register,
-};
+use crate::{errors, events, future::lock, register};
 
 /// The state that clones share: the connection, and the way to a new one.
 pub(super) struct Shared {
@@ -224,7 +221,8 @@ fn lost_early() -> ToolError {
 }
 
 /// The user's function, its types erased.
-pub(super) type Connect = Arc<dyn Fn() -> Boxed<Result<McpConnection, AnyError>> + Send + Sync>;
+pub(super) type Connect =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<McpConnection, AnyError>> + Send + Sync>;
 
 /// How an attempt has ended, once it has.
 pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
