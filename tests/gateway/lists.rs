@@ -244,8 +244,8 @@ async fn a_tool_whose_breaker_is_open_is_withheld_and_told_of() {
         .build()
         .unwrap();
     let view = router.clone().withhold(&breakers);
-    let stack = ServiceBuilder::new().layer(breaker).service(router.clone());
-    let handler = GatewayHandler::new(stack, router).withhold(&breakers);
+    let stack = ServiceBuilder::new().layer(breaker).service(router);
+    let handler = GatewayHandler::new(stack, view.clone());
     let follower = tokio::spawn(handler.follow_breakers(&breakers));
     let mut client = connect(Way::Stream, handler).await;
     assert_eq!(names(&client).await, ["docs__search"]);
@@ -278,7 +278,7 @@ async fn an_open_period_that_ends_beside_a_transition_is_told() {
     let tool = service_fn(|_: ToolCall| async {
         Err::<McpAnswer, _>(ToolError::new(ErrorKind::Upstream, "it is dead"))
     });
-    let handler = GatewayHandler::new(tool, Vec::new).withhold(&breakers);
+    let handler = GatewayHandler::new(tool, Vec::new);
     let mut follower = task::spawn(handler.follow_breakers(&breakers));
     let mut client = connect(Way::Stream, handler).await;
     let second = Duration::from_secs(1);

@@ -187,7 +187,6 @@ pub(super) struct Settings {
     pub(super) page: NonZeroUsize,
     pub(super) takes_idempotency_keys: bool,
     pub(super) deadlines: Option<Trust>,
-    pub(super) withheld: Vec<CircuitBreakerHandle>,
 }
 
 impl GatewayHandler {
@@ -221,7 +220,6 @@ impl GatewayHandler {
                 page: PAGE,
                 takes_idempotency_keys: false,
                 deadlines: None,
-                withheld: Vec::new(),
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -316,17 +314,9 @@ impl GatewayHandler {
         }
     }
 
-    /// Leaves the tools whose breaker is [open](CircuitBreakerHandle::is_refusing) out of
-    /// `tools/list`, until their open period is over. Their calls are refused by the breaker as
-    /// before. For lists of any kind, by the names that [the list](ListTools::resolve) gives them;
-    /// a router can do so [itself](tower_toolcall::router::Router::withhold). May be called for
-    /// several layers. Default: none is left out.
-    pub fn withhold(self, breakers: &CircuitBreakerHandle) -> Self {
-        self.set(|s| s.withheld.push(breakers.clone()))
-    }
-
     /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses
-    /// all calls, as lists that [withhold](Self::withhold) such tools change then. Run it beside
+    /// all calls. The list of a router that
+    /// [withholds](tower_toolcall::router::Router::withhold) such tools changes then. Run it beside
     /// the gateway; it does not end by itself. Dropped, it tells no more.
     pub fn follow_breakers(
         &self,

@@ -128,27 +128,8 @@ const UNREADABLE: &str = "`params` is not an object with a string `name` and an 
 impl GatewayHandler {
     /// The tools as they are now. In rmcp a panic would leave the request without an answer.
     fn list(&self) -> Result<Vec<Tool>, ErrorData> {
-        let list = catch_unwind(AssertUnwindSafe(|| {
-            let mut tools = self.tools.list();
-            if !self.settings.withheld.is_empty() {
-                tools.retain(|tool| !self.is_withheld(&tool.name));
-            }
-            tools
-        }));
+        let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
         list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
-    }
-}
-
-impl GatewayHandler {
-    /// Returns `true` if a tool is left out of the list because its breaker is open.
-    fn is_withheld(&self, name: &str) -> bool {
-        let call = ToolCall::new(name);
-        let call = match self.tools.resolve(&call) {
-            Ok(Some(identity)) => call.renamed(&identity),
-            _ => call,
-        };
-        let mut breakers = self.settings.withheld.iter();
-        breakers.any(|breakers| breakers.is_refusing(&call))
     }
 }
 
