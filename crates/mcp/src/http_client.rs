@@ -14,7 +14,7 @@ use rmcp::{
     },
 };
 
-use super::http_post::{Answer, Failed, Headers, bounded_events, post, secrets, without};
+use super::http_post::{Answer, Failed, Headers, post, secrets, tidied};
 
 /// More redirects than that are answered with the last of them.
 const MAX_REDIRECTS: usize = 10;
@@ -170,6 +170,6 @@ impl StreamableHttpClient for McpHttpClient {
         let (from, secrets) = (&self.0, secrets(auth.as_deref(), &headers));
         from.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, max)
             .await
-            .map(|events| without(secrets, bounded_events(events)))
+            .map(|events| tidied(events, None, secrets))
     }
 }

@@ -110,9 +110,8 @@ async fn success(
 ) -> Answer {
     let session = text_of(&response, names::HEADER_SESSION_ID);
     if is(&response, names::EVENT_STREAM_MIME_TYPE) {
-        let events = events(response, limits.max_sse_event_size, id);
-        let events = without(secrets, events);
-        return Ok(Posted::Sse(events, session));
+        let events = events(response, limits.max_sse_event_size, id.clone());
+        return Ok(Posted::Sse(tidied(events, id, secrets), session));
     }
     let Some(id) = id else {
         return Ok(Posted::Accepted);
@@ -221,15 +220,26 @@ fn hide(secrets: &Rules, body: &mut Vec<u8>) {
     }
 }
 
-/// Returns events without these secrets.
-pub(super) fn without(secrets: Rules, events: BoxedSseResponse) -> BoxedSseResponse {
-    let hidden = events.map(move |event| {
+/// Returns events without these secrets, of which none has more than [`MAX_VALUES`] values. An
+/// answer among them has the id of the request.
+pub(super) fn tidied(
+    events: BoxedSseResponse,
+    id: Option<RequestId>,
+    secrets: Rules,
+) -> BoxedSseResponse {
+    let tidied = events.map(move |event| {
         let mut event = event?;
-        let data = event.data.take();
-        event.data = data.map(|data| hidden(&secrets, &data).into_owned());
+        event.data = event.data.and_then(bounded).map(|data| {
+            let answer = id.as_ref().map(|id| addressed(data.as_bytes(), id));
+            let data = match answer {
+                Some(Cow::Owned(answer)) => String::from_utf8_lossy(&answer).into_owned(),
+                _ => data,
+            };
+            hidden(&secrets, &data).into_owned()
+        });
         Ok(event)
     });
-    hidden.boxed()
+    tidied.boxed()
 }
 
 fn unexpected(text: String) -> Failed {
@@ -307,7 +317,7 @@ async fn read(
 }
 
 /// Returns the events of the answer to a request. An error of the request replaces one that is too
-/// long, and an answer has the request's id.
+/// long.
 fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResponse {
     // The bytes that have arrived since the last event.
     let arrived = Arc::new(AtomicUsize::new(0));
@@ -319,7 +329,6 @@ fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResp
             false => Ok(chunk),
         }
     });
-    let of = id.clone();
     let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
         (Err(_), Some(id)) if pending.load(Relaxed) > max => {
             let error = serde_json::to_string(&too_large(too_long(max), id.clone()));
@@ -330,26 +339,7 @@ fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResp
             event
         }
     });
-    let events = bounded_events(events.boxed()).map(move |event| {
-        let mut event = event?;
-        if let (Some(data), Some(id)) = (&event.data, &of)
-            && let Cow::Owned(answer) = addressed(data.as_bytes(), id)
-        {
-            event.data = String::from_utf8(answer).ok();
-        }
-        Ok(event)
-    });
     events.boxed()
-}
-
-/// Returns events of which none has more than [`MAX_VALUES`] values.
-pub(super) fn bounded_events(events: BoxedSseResponse) -> BoxedSseResponse {
-    let bounded = events.map(|event| {
-        let mut event = event?;
-        event.data = event.data.and_then(bounded);
-        Ok(event)
-    });
-    bounded.boxed()
 }
 
 #[cfg(test)]
