@@ -5,7 +5,7 @@ use ::axum::{
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -19,18 +19,17 @@ use crate::{
 };
 
 pub(super) async fn answer(State(routes): State<Routes>, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let extensions = request.extensions().clone();
+    let (headers, extensions) = (request.headers().clone(), request.extensions().clone());
     let for_caller = routes.for_caller(&headers, &extensions);
-    let to_call = |asked: Asked| {
-        let call = asked.with_headers(&headers);
+    let of_request = |call: ToolCall| {
+        let call = call.with_request_headers(&headers);
         for_caller(call.with_request_extensions(&extensions))
     };
-    let answers = match json_body(request, &()).await {
-        Ok(body) => run(&routes, to_call, body).await,
+    let answer = match json_body(request, &()).await {
+        Ok(body) => run(&routes, of_request, body).await,
         Err(rejection) => return of_rejection(&rejection),
     };
-    match answers.into_json() {
+    match answer {
         Some(json) => of_json(StatusCode::OK, json),
         None => StatusCode::NO_CONTENT.into_response(),
     }
@@ -45,41 +44,42 @@ pub(super) async fn no_post() -> Response {
 fn of_rejection(rejection: &Rejection) -> Response {
     rejection.log();
     let error = refusal(INVALID_REQUEST, rejection.error().message());
-    let answer = Answers::of_unknown(&error).into_json();
+    let answer = Id::UNKNOWN.refuse(&error);
     of_json(rejection.status(), answer.unwrap_or_default())
 }
 
-async fn run(routes: &Routes, to_call: impl Fn(Asked) -> ToolCall, body: Bytes) -> Answers {
-    let message = match Message::read(&body, routes.max_batch) {
-        Ok(message) => message,
-        Err(error) => return Answers::of_unknown(&error),
+/// Returns the answers as JSON; `None` if there is nothing to answer.
+async fn run(
+    routes: &Routes,
+    of_request: impl Fn(ToolCall) -> ToolCall,
+    body: Bytes,
+) -> Option<Vec<u8>> {
+    let (requests, is_batch) = match requests(&body, routes.max_batch) {
+        Ok(requests) => requests,
+        Err(error) => return Id::UNKNOWN.refuse(&error),
     };
     let mut calls = Vec::new();
-    let mut call = |asked: Asked| calls.push(to_call(asked));
-    let entries = message
-        .entries(routes.servers)
-        .map(|entry| (entry.id, entry.asked.map(&mut call)));
+    let entries = requests.into_iter().map(|raw| {
+        let (id, call) = entry(raw, routes.servers, &of_request);
+        (id, call.map(|call| calls.push(call)))
+    });
     let entries: Vec<_> = entries.collect();
     let results = Parallel::new(routes.stack.clone()).run(calls).await;
-    answered(message.answers(), entries, results)
-}
-
-/// To each its own: there is a result for each call, in their order.
-fn answered(
-    mut answers: Answers,
-    entries: Vec<(Id<'_>, Result<(), Value>)>,
-    results: Vec<ToolResult<Vec<u8>>>,
-) -> Answers {
+    // There is a result for each call, in their order.
     let mut results = results.into_iter().map(ToolResult::into_result);
-    for (id, called) in entries {
+    let answers = entries.into_iter().filter_map(|(id, called)| {
         let result = called.map(|()| results.next().expect("each call has a result"));
         match result {
-            Ok(Ok(json)) => answers.succeed(id, &json),
-            Ok(Err(error)) => answers.refuse(id, &shown(error).to_json_rpc()),
-            Err(error) => answers.refuse(id, &error),
+            Ok(Ok(json)) => id.answer("result", &json),
+            Ok(Err(error)) => id.refuse(&shown(error).to_json_rpc()),
+            Err(error) => id.refuse(&error),
         }
+    });
+    let mut answers: Vec<_> = answers.collect();
+    match is_batch && !answers.is_empty() {
+        true => Some([b"[", &*answers.join(&b','), b"]"].concat()),
+        false => answers.pop(),
     }
-    answers
 }
 
 const PARSE_ERROR: i32 = -32700;
@@ -92,98 +92,28 @@ fn refusal(code: i32, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
-/// The answers to requests with an id, as JSON. Written by hand: the tools' answers are JSON
-/// already.
-#[derive(Default)]
-struct Answers {
-    json: Vec<u8>,
-    batch: bool,
-}
-
-impl Answers {
-    /// One error, for a request whose id is not known.
-    fn of_unknown(error: &Value) -> Self {
-        let mut answers = Self::default();
-        answers.refuse(Id::UNKNOWN, error);
-        answers
-    }
-
-    fn succeed(&mut self, id: Id<'_>, result: &[u8]) {
-        self.add(id, "result", result);
-    }
-
-    fn refuse(&mut self, id: Id<'_>, error: &Value) {
-        self.add(id, "error", error.to_string().as_bytes());
-    }
-
-    fn add(&mut self, id: Id<'_>, member: &str, json: &[u8]) {
-        let Some(id) = id.0 else { return };
-        if self.batch {
-            let first = self.json.is_empty();
-            self.json.push(if first { b'[' } else { b',' });
-        }
-        let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":"#);
-        self.json.extend_from_slice(head.as_bytes());
-        self.json.extend_from_slice(json);
-        self.json.push(b'}');
-    }
-
-    /// `None` if there is nothing to answer.
-    fn into_json(mut self) -> Option<Vec<u8>> {
-        if self.json.is_empty() {
-            return None;
-        }
-        if self.batch {
-            self.json.push(b']');
-        }
-        Some(self.json)
-    }
-}
-
 const METHOD: &str = "tools/call";
 
 /// Well-formed JSON may still have `1e999`, or `"\ud800"`.
 const UNREADABLE: &str =
     "`params` has too many levels, or a number or an escape that nobody can read";
 
-/// A request, or a batch of them, as they were written.
-enum Message<'a> {
-    One(&'a RawValue),
-    Batch(Vec<&'a RawValue>),
-}
-
-impl<'a> Message<'a> {
-    fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Value> {
-        let whole: &RawValue =
-            serde_json::from_slice(body).map_err(|_| refusal(PARSE_ERROR, "Parse error"))?;
-        if !whole.get().starts_with('[') {
-            return Ok(Self::One(whole));
-        }
-        match serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-            Err(_) => Err(refusal(PARSE_ERROR, "Parse error")),
-            Ok(batch) if batch.is_empty() => Err(refusal(INVALID_REQUEST, "The batch is empty")),
-            Ok(batch) if batch.len() > max_batch => {
-                let message = format!("A batch has at most {max_batch} requests");
-                Err(refusal(INVALID_REQUEST, &message))
-            }
-            Ok(batch) => Ok(Self::Batch(batch)),
-        }
+/// Reads a request, or a batch of them, as they were written. Returns whether it is a batch.
+fn requests(body: &[u8], max_batch: usize) -> Result<(Vec<&RawValue>, bool), Value> {
+    let unreadable = |_| refusal(PARSE_ERROR, "Parse error");
+    let whole: &RawValue = serde_json::from_slice(body).map_err(unreadable)?;
+    if !whole.get().starts_with('[') {
+        return Ok((vec![whole], false));
     }
-
-    fn answers(&self) -> Answers {
-        Answers {
-            batch: matches!(self, Self::Batch(_)),
-            ..Answers::default()
-        }
+    let batch: Vec<&RawValue> = serde_json::from_str(whole.get()).map_err(unreadable)?;
+    if batch.is_empty() {
+        return Err(refusal(INVALID_REQUEST, "The batch is empty"));
     }
-
-    fn entries(&self, servers: Servers) -> impl Iterator<Item = Entry<'a>> {
-        let entries = match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Batch(batch) => batch,
-        };
-        entries.iter().map(move |raw| Entry::read(raw, servers))
+    if batch.len() > max_batch {
+        let message = format!("A batch has at most {max_batch} requests");
+        return Err(refusal(INVALID_REQUEST, &message));
     }
+    Ok((batch, true))
 }
 
 /// The id to answer with.
@@ -215,43 +145,47 @@ impl<'a> Id<'a> {
         };
         is_usable_id(&text).then_some(text)
     }
+
+    fn refuse(self, error: &Value) -> Option<Vec<u8>> {
+        self.answer("error", error.to_string().as_bytes())
+    }
+
+    /// Writes an answer, unless the request is a notification. By hand: the tools' answers are JSON
+    /// already.
+    fn answer(self, member: &str, json: &[u8]) -> Option<Vec<u8>> {
+        let head = format!(r#"{{"jsonrpc":"2.0","id":{},"{member}":"#, self.0?);
+        Some([head.as_bytes(), json, b"}"].concat())
+    }
 }
 
-/// A request, and the call that it asks for or the error that answers it.
-struct Entry<'a> {
-    id: Id<'a>,
-    asked: Result<Asked, Value>,
-}
-
-impl<'a> Entry<'a> {
-    fn read(raw: &'a RawValue, servers: Servers) -> Self {
-        let invalid = |id| Self {
-            id,
-            asked: Err(refusal(INVALID_REQUEST, "Invalid Request")),
-        };
-        // An array would be read as the fields in their order.
-        let object = Some(raw.get()).filter(|json| json.starts_with('{'));
-        let Some(envelope) = object.and_then(|json| serde_json::from_str(json).ok()) else {
-            return invalid(Id::UNKNOWN);
-        };
-        let Envelope {
-            jsonrpc,
-            id,
-            method,
-            params,
-        } = envelope;
-        let Ok(id) = Id::read(id) else {
-            return invalid(Id::UNKNOWN);
-        };
-        let (Some("2.0"), Some(method)) = (text(jsonrpc).as_deref(), text(method)) else {
-            // It is not known to be a notification.
-            return invalid(Id(id.0.or(Id::UNKNOWN.0)));
-        };
-        let asked = match method == METHOD {
-            true => Asked::read(id, params, servers),
-            false => Err(refusal(METHOD_NOT_FOUND, "Method not found")),
-        };
-        Self { id, asked }
+/// Reads a request: the call that it asks for, or the error that answers it.
+fn entry<'a>(
+    raw: &'a RawValue,
+    servers: Servers,
+    of_request: impl Fn(ToolCall) -> ToolCall,
+) -> (Id<'a>, Result<ToolCall, Value>) {
+    let invalid = |id| (id, Err(refusal(INVALID_REQUEST, "Invalid Request")));
+    // An array would be read as the fields in their order.
+    let object = Some(raw.get()).filter(|json| json.starts_with('{'));
+    let Some(envelope) = object.and_then(|json| serde_json::from_str(json).ok()) else {
+        return invalid(Id::UNKNOWN);
+    };
+    let Envelope {
+        jsonrpc,
+        id,
+        method,
+        params,
+    } = envelope;
+    let Ok(id) = Id::read(id) else {
+        return invalid(Id::UNKNOWN);
+    };
+    let (Some("2.0"), Some(method)) = (text(jsonrpc).as_deref(), text(method)) else {
+        // It is not known to be a notification.
+        return invalid(Id(id.0.or(Id::UNKNOWN.0)));
+    };
+    match method == METHOD {
+        true => (id, call_of(id, params, servers, of_request)),
+        false => (id, Err(refusal(METHOD_NOT_FOUND, "Method not found"))),
     }
 }
 
@@ -277,51 +211,33 @@ fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::
     <&RawValue>::deserialize(d).map(Some)
 }
 
-/// The call that a request asks for.
-struct Asked {
-    call: ToolCall,
-    id: Option<String>,
+/// Reads the call that a request asks for.
+fn call_of(
+    id: Id<'_>,
+    params: Option<&RawValue>,
+    servers: Servers,
+    of_request: impl Fn(ToolCall) -> ToolCall,
+) -> Result<ToolCall, Value> {
+    let params = params.map(RawValue::get);
+    let params = params.filter(|json| json.starts_with('{'));
+    let params = params.ok_or_else(|| wrong("`params` is not an object"))?;
+    // The parser's own words would quote what was sent.
+    let mut params: Map<String, Value> =
+        serde_json::from_str(params).map_err(|_| wrong(UNREADABLE))?;
+    let call = addressed(&mut params, servers)?;
+    let call = call.with_json(params.remove("arguments").unwrap_or_default());
+    let mut call = of_request(call.and_then(checked).map_err(to_rpc)?);
+    // What the request says itself is nearer than its headers.
+    if let Some(id) = id.text() {
+        call = call.with_id(id);
+    }
     #[cfg(feature = "otel")]
-    meta: Map<String, Value>,
-}
-
-impl Asked {
-    fn read(id: Id<'_>, params: Option<&RawValue>, servers: Servers) -> Result<Self, Value> {
-        let params = params
-            .map(RawValue::get)
-            .filter(|json| json.starts_with('{'));
-        let params = params.ok_or_else(|| wrong("`params` is not an object"))?;
-        // The parser's own words would quote what was sent.
-        let mut params: Map<String, Value> =
-            serde_json::from_str(params).map_err(|_| wrong(UNREADABLE))?;
-        let call = addressed(&mut params, servers)?;
-        let arguments = params.remove("arguments").unwrap_or_default();
-        Ok(Self {
-            call: call
-                .with_json(arguments)
-                .and_then(checked)
-                .map_err(to_rpc)?,
-            id: id.text(),
-            #[cfg(feature = "otel")]
-            meta: match params.remove("_meta") {
-                Some(Value::Object(meta)) => meta,
-                _ => Map::new(),
-            },
-        })
+    if let Some(Value::Object(meta)) = params.get("_meta")
+        && let Some(parent) = crate::otel::parent_from_meta(meta)
+    {
+        call = call.with_remote_parent(parent);
     }
-
-    /// The call. What the request says itself is nearer than the headers.
-    fn with_headers(self, headers: &HeaderMap) -> ToolCall {
-        let mut call = self.call.with_request_headers(headers);
-        if let Some(id) = self.id {
-            call = call.with_id(id);
-        }
-        #[cfg(feature = "otel")]
-        if let Some(parent) = crate::otel::parent_from_meta(&self.meta) {
-            call = call.with_remote_parent(parent);
-        }
-        call
-    }
+    Ok(call)
 }
 
 /// A call of what the params name.
