@@ -73,8 +73,7 @@ pub(super) type Asking = Pin<Box<dyn Future<Output = Result<Kept, ToolError>> + 
 pub(super) struct Exchange<X> {
     /// In a mutex, because it need not be `Sync`; only a call without a token takes it.
     svc: Arc<Mutex<X>>,
-    flights: Arc<Flights<TokenRequest, Kept>>,
-    counts: Arc<Counts>,
+    tokens: TokenHandle,
 }
 
 crate::text::opaque_debug!({X} Exchange<X>);
@@ -83,8 +82,7 @@ impl<X> Clone for Exchange<X> {
     fn clone(&self) -> Self {
         Self {
             svc: Arc::clone(&self.svc),
-            flights: Arc::clone(&self.flights),
-            counts: Arc::clone(&self.counts),
+            tokens: self.tokens.clone(),
         }
     }
 }
@@ -93,14 +91,16 @@ impl<X> Exchange<X> {
     pub(super) fn new(svc: X, max: usize) -> Self {
         Self {
             svc: Arc::new(Mutex::new(svc)),
-            flights: Arc::new(Flights::new(max)),
-            counts: Arc::default(),
+            tokens: TokenHandle {
+                flights: Arc::new(Flights::new(max)),
+                counts: Arc::default(),
+            },
         }
     }
 
-    pub(super) fn with_max_keys(self, max: usize) -> Self {
-        let flights = Arc::new(Flights::new(max));
-        Self { flights, ..self }
+    pub(super) fn with_max_keys(mut self, max: usize) -> Self {
+        self.tokens.flights = Arc::new(Flights::new(max));
+        self
     }
 
     pub(super) fn map<Y>(self, map: impl FnOnce(X) -> Y) -> Exchange<Y>
@@ -110,19 +110,18 @@ impl<X> Exchange<X> {
         let svc = lock(&self.svc);
         Exchange {
             svc: Arc::new(Mutex::new(map(svc.clone()))),
-            flights: Arc::clone(&self.flights),
-            counts: Arc::clone(&self.counts),
+            tokens: self.tokens.clone(),
         }
     }
 
     pub(super) fn handle(&self) -> TokenHandle {
-        TokenHandle::new(Arc::clone(&self.flights), Arc::clone(&self.counts))
+        self.tokens.clone()
     }
 
     /// The token, if there is one.
     pub(super) fn kept(&self, call: &ToolCall, request: &TokenRequest) -> Option<Kept> {
-        let kept = self.flights.get(request)?;
-        self.counts.add(TokenOutcome::Hit);
+        let kept = self.tokens.flights.get(request)?;
+        self.tokens.add(TokenOutcome::Hit);
         let info = call.info();
         if info.listeners().is_some_and(|all| all.together() != 0) {
             tell(&info, TokenOutcome::Hit, None, None);
@@ -133,7 +132,7 @@ impl<X> Exchange<X> {
     /// A server has refused this token.
     pub(super) fn forget(&self, request: &TokenRequest, refused: &Kept) {
         let is_it = |kept: &Kept| kept.token.is(&refused.token);
-        self.flights.forget(request, is_it);
+        self.tokens.flights.forget(request, is_it);
     }
 }
 
@@ -157,14 +156,14 @@ where
         Box::pin(async move {
             let mut took = None;
             let make = || this.make(ask, &request, &settings, &mut took);
-            let (result, source) = this.flights.get_or_make(&request, make).await;
+            let (result, source) = this.tokens.flights.get_or_make(&request, make).await;
             let outcome = match (&result, source) {
                 (Err(_), _) => TokenOutcome::Failed,
                 (Ok(_), Source::Kept) => TokenOutcome::Hit,
                 (Ok(_), Source::Shared) => TokenOutcome::Shared,
                 (Ok(_), Source::Made) => TokenOutcome::Exchanged,
             };
-            this.counts.add(outcome);
+            this.tokens.add(outcome);
             tell(&info, outcome, took, result.as_ref().err());
             result.map_err(failed)
         })
@@ -291,30 +290,22 @@ pub struct TokenCounts {
     pub failed: u64,
 }
 
-#[derive(Default)]
-pub(super) struct Counts([AtomicU64; TokenOutcome::ALL.len()]);
-
-impl Counts {
-    pub(super) fn add(&self, outcome: TokenOutcome) {
-        self.0[outcome as usize].fetch_add(1, Relaxed);
-    }
-}
-
 /// A handle on the tokens of a [`TokenLayer`](super::TokenLayer). Clones are the same.
 #[derive(Clone)]
 pub struct TokenHandle {
     flights: Arc<Flights<TokenRequest, Kept>>,
-    counts: Arc<Counts>,
+    /// By outcome.
+    counts: Arc<[AtomicU64; TokenOutcome::ALL.len()]>,
 }
 
 impl TokenHandle {
-    pub(super) fn new(flights: Arc<Flights<TokenRequest, Kept>>, counts: Arc<Counts>) -> Self {
-        Self { flights, counts }
+    fn add(&self, outcome: TokenOutcome) {
+        self.counts[outcome as usize].fetch_add(1, Relaxed);
     }
 
     /// Returns the outcomes of the calls so far.
     pub fn counts(&self) -> TokenCounts {
-        let read = |outcome: TokenOutcome| self.counts.0[outcome as usize].load(Relaxed);
+        let read = |outcome: TokenOutcome| self.counts[outcome as usize].load(Relaxed);
         TokenCounts {
             hits: read(TokenOutcome::Hit),
             exchanged: read(TokenOutcome::Exchanged),
