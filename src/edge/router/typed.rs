@@ -97,33 +97,28 @@ pub type ToolFnWithCall<F, A> = ToolFn<F, (ToolCall, A)>;
 
 /// What a function takes of a call.
 trait Arguments<F> {
+    type Own: DeserializeOwned;
     type Future;
 
-    fn run(f: &F, call: ToolCall) -> Result<Self::Future, (ToolError, ToolCall)>;
+    fn run(f: &F, call: ToolCall, arguments: Self::Own) -> Self::Future;
 }
 
 impl<F: Fn(A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (A,) {
+    type Own = A;
     type Future = Fut;
 
-    fn run(f: &F, call: ToolCall) -> Result<Fut, (ToolError, ToolCall)> {
-        match call.arguments_as() {
-            Ok(arguments) => {
-                drop(call);
-                Ok(f(arguments))
-            }
-            Err(error) => Err((error, call)),
-        }
+    fn run(f: &F, call: ToolCall, arguments: A) -> Fut {
+        drop(call);
+        f(arguments)
     }
 }
 
 impl<F: Fn(ToolCall, A) -> Fut, A: DeserializeOwned, Fut> Arguments<F> for (ToolCall, A) {
+    type Own = A;
     type Future = Fut;
 
-    fn run(f: &F, call: ToolCall) -> Result<Fut, (ToolError, ToolCall)> {
-        match call.arguments_as() {
-            Ok(arguments) => Ok(f(call, arguments)),
-            Err(error) => Err((error, call)),
-        }
+    fn run(f: &F, call: ToolCall, arguments: A) -> Fut {
+        f(call, arguments)
     }
 }
 
@@ -143,9 +138,9 @@ where
 
     fn call(&mut self, call: ToolCall) -> Self::Future {
         let info = call.info();
-        match A::run(&self.f, call) {
-            Ok(fut) => Sent::new(fut, info),
-            Err((error, call)) => Sent::refused(error, call),
+        match call.arguments_as() {
+            Ok(arguments) => Sent::new(A::run(&self.f, call, arguments), info),
+            Err(error) => Sent::refused(error, call),
         }
     }
 }
