@@ -310,7 +310,8 @@ impl Rules {
         let log = Arc::<Log>::default();
         let kept = log.clone();
         show(&self.clone().edit(|custom| custom.log = Some(log)));
-        kept.take()
+        kept.lock()
+            .map_or_else(|_| Vec::new(), |mut log| std::mem::take(&mut log))
     }
 
     /// Returns the view of any JSON value.
@@ -386,8 +387,9 @@ impl Rules {
 
     /// Records what a rule has hidden, if a text is explained.
     pub(super) fn note(&self, rule: &str, secret: impl ToString) {
-        if let Some(log) = &self.custom().log {
-            log.add(rule, secret.to_string());
+        if let Some(mut log) = self.custom().log.as_ref().and_then(|log| log.lock().ok()) {
+            let (rule, secret) = (rule.to_owned(), secret.to_string());
+            log.push(Finding { rule, secret });
         }
     }
 

@@ -40,53 +40,11 @@ pub(super) const NOUN: Kinds = 1 << 13;
 /// Weak parts with the word before them that makes them sure.
 pub(super) const KIND: Kinds = 1 << 14;
 
-#[rustfmt::skip]
-pub(super) const LISTS: &[(Kinds, &str)] = &[
-    (STRONG, "password passwd passw paswd pasword pswd passphrase passcode pwd secret apikey accesskey privatekey privkey \
-        jwt kennwort wachtwoord contrasen contrasena motdepasse senha mnemonic seedphrase recoveryphrase recoverycode \
-        backupcode clientassertion samlresponse codeverifier sessionid sessid"),
-    (WEAK, "token key auth authoriz authoris authenticat credential cookie"),
-    (WHOLE, "pass pw psk otp totp hotp sig sid pin cvv cvc cred creds sess csrf xsrf bearer passe mdp haslo"),
-    (SURE, "pw psk passe mdp haslo"),
-    (VAGUE, "keys auth pass sig pin"),
-    (HARMLESS, "author coauthor authentic inauthentic authorized authorised unauthorized unauthorised authenticated \
-        unauthenticated monkey donkey turkey hockey jockey whiskey mickey lackey malarkey turnkey smokey flunkey \
-        keyboard keyword keynote keyframe keypoint keypad keystroke keypress keydown keyup keyhole keystone keyspace \
-        keycode keymap keybind keyed keying keyless keycloak keynes latchkey lowkey keyline tokeniz tokenis detokeniz \
-        detokenis maxtokens mintokens numtokens ntokens totaltokens inputtokens outputtokens prompttokens \
-        completiontokens cachedtokens reasoningtokens tokencount tokenusage tokenlimit tokenbudget tokentype secretar \
-        secretion secretive secreted secretory compass bypass surpass trespass underpass overpass encompass passive \
-        passenger cookiecutter pwdx pwdutils pubkey nopasswd"),
-    (PHRASE, "primarykey primarykeys foreignkey foreignkeys sortkey sortkeys partitionkey partitionkeys keycount keyscount \
-        keysize keylength keytype keyusage keycolumn keycode ishotkey keyup keydown oautherror authtype authmethod \
-        authmode authscheme authrequired requiresauth authenabled tokentype eostoken bostoken padtoken unktoken \
-        septoken clstoken masktoken stoptoken specialtokens eostokenid bostokenid padtokenid stoptokens stoptokenids \
-        tokentypeids tokenendpoint authorizationendpoint passrate passrates passcount passratio passpercentage \
-        passfail passthrough passband passmark passnumber passid pinboard pinboards pincount pinmode pinmap pinout \
-        pinheight pintype cookierecipe cookierecipes cookieconsent cookiepolicy cookiebanner cookiebaking cookiedough \
-        cookieflavor cookieflavour cookiejarsize cachekey cachekeys promptcachekey publickey outputkey parameterkey \
-        publickeys nextpagetoken pagetoken hotkey hotkeys dedupkey objectkey rowkey newkey keyout keyfile iskeyword \
-        indentkeys minipass keyring keyrings secrete secretes cookiesbaked bakedcookies resultkey limitkey inputtoken \
-        outputtoken buckeye hawkeye pinkeye secretariat tokenspersecond tokensperminute tokensperday maxnewtokens \
-        minnewtokens pinproject pinutils pinpriority nopassword"),
-    (QUANTITY, "max maximum min minimum num n total input output prompt completion cached cache creation read reasoning \
-        thinking thoughts candidates used remaining budget text audio image video prediction generated estimated \
-        context avg average limit reset consumed count ratelimit billed saved sampled generation response request"),
-    (COUNT, "count counts limit limits budget usage"),
-    (COUNTS, "used remaining per consumed length total cost price max generated details"),
-    (FAILURE, "error exception err fault failed failure expired required missing invalid warning denied mismatch notfound \
-        policy changed updated rotated reset wrong incorrect rejected unsupported strength found service provider \
-        manager middleware handler controller module test"),
-    (DESCRIBED, "file filename path dir directory ref reference name type ttl seconds secs minutes hours days ms expiry expires \
-        expiration lifetime age min max size length count version algorithm format types names files paths hint hints \
-        issuer driver external field column endpoint at index arn style usage timeout mgr"),
-    (FAILING, "missing unexpected invalid unknown duplicate primary foreign no bad expired required illegal unrecognized \
-        unsupported sort partition"),
-    (NOUN, "key keys token tokens auth credential credentials cookie cookies authorization"),
-    (KIND, "accesstoken securitytoken authtoken apitoken bearertoken refreshtoken sessiontoken bottoken usertoken idtoken \
-        authorization authkey signingkey encryptionkey masterkey sharedkey accountkey licensekey storagekey \
-        subscriptionkey hubtoken"),
-];
+/// The lists of words, in the order of their bits.
+pub(super) fn lists() -> impl Iterator<Item = (Kinds, &'static str)> {
+    let lists = include_str!("words.txt").lines().enumerate();
+    lists.filter_map(|(bit, list)| Some((1 << bit, list.split_once(": ")?.1)))
+}
 
 /// The most common names of secrets: they are not taken apart.
 pub(super) static COMMON: filter::Words = filter::Words::of(
@@ -112,10 +70,7 @@ pub(super) const DISGUISED: [&[u8; 5]; 2] = [b"43105", b"aeios"];
 
 /// The kinds of each word.
 static WORDS: LazyLock<Index<Kinds>> = LazyLock::new(|| {
-    let words = LISTS.iter().flat_map(|(kind, words)| {
-        let words = words.split(' ');
-        words.map(move |word| (word, *kind))
-    });
+    let words = lists().flat_map(|(kind, words)| words.split(' ').map(move |word| (word, kind)));
     Index::new(words)
 });
 

@@ -30,11 +30,7 @@ pub(crate) fn looked_at(_bytes: usize) {
 
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
-    let end = if text.len() <= max {
-        None
-    } else {
-        text.char_indices().nth(max)
-    };
+    let end = text.char_indices().nth(max);
     end.map_or((text, false), |(end, _)| (&text[..end], true))
 }
 
@@ -154,6 +150,11 @@ pub(crate) fn ends_with_one_of(text: &str, ends: &str) -> bool {
 /// Returns whether there is nothing but digits.
 pub(super) fn is_digits(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Returns whether there is nothing but ASCII letters.
+pub(super) fn is_letters(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_alphabetic())
 }
 
 /// Returns whether there is nothing but ASCII letters, digits and these marks.

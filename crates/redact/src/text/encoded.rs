@@ -14,8 +14,23 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if run.at < scan.decoded.get() || word.len() < 24 || scan.nested >= shown::MAX_NESTED {
         return None;
     }
-    let mut decoder = Decoder::default();
-    if !word.chars().all(is_digit) || !decoder.take(word) {
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    // Decodes as long as what comes out is text.
+    let mut decodes = |digits: &str| {
+        looked_at(digits.len());
+        digits.bytes().all(|digit| {
+            bits = bits << 6 | value(digit);
+            count += 6;
+            if count < 8 {
+                return true;
+            }
+            count -= 8;
+            let byte = (bits >> count) as u8;
+            bytes.push(byte);
+            byte >= b' ' && byte != 0x7f || b"\0\t\n\r".contains(&byte)
+        })
+    };
+    if !word.chars().all(is_digit) || !decodes(word) {
         return None;
     }
     let (mut end, mut len) = (run.end, word.len());
@@ -23,14 +38,13 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         let next = line_end(text, end);
         let start = skip(text, next, |c| c == ' ' || c == '\t');
         let line = &text[start..skip(text, start, is_digit)];
-        if next == end || line.is_empty() || !decoder.take(line) {
+        if next == end || line.is_empty() || !decodes(line) {
             break;
         }
         (end, len) = (start + line.len(), line.len());
     }
     // The lines are not decoded again one by one.
     scan.decoded.set(end);
-    let mut bytes = decoder.bytes;
     // Of UTF-16, every other is 0.
     if bytes.get(1) == Some(&0) {
         bytes.retain(|byte| *byte != 0);
@@ -46,35 +60,13 @@ fn is_digit(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_')
 }
 
-/// Decodes as long as what comes out is text.
-#[derive(Default)]
-struct Decoder {
-    bytes: Vec<u8>,
-    bits: u32,
-    count: u32,
-}
-
-impl Decoder {
-    /// Returns whether all of `digits` are text.
-    fn take(&mut self, digits: &str) -> bool {
-        looked_at(digits.len());
-        digits.bytes().all(|digit| {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' | b'-' => 62,
-                _ => 63,
-            };
-            self.bits = self.bits << 6 | u32::from(value);
-            self.count += 6;
-            if self.count < 8 {
-                return true;
-            }
-            self.count -= 8;
-            let byte = (self.bits >> self.count) as u8;
-            self.bytes.push(byte);
-            byte >= b' ' && byte != 0x7f || b"\0\t\n\r".contains(&byte)
-        })
-    }
+fn value(digit: u8) -> u32 {
+    let value = match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' | b'-' => 62,
+        _ => 63,
+    };
+    value.into()
 }

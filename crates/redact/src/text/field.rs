@@ -78,17 +78,12 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
     (value.end <= run.at).then_some(value)
 }
 
-/// The value that the name in `name` (the value of the pair of `run`) announces. Empty if it is no
-/// secret.
+/// The value that the name in `name` (the value of the pair of `run`) announces.
 pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
     let named = &run.text[name.clone()];
-    let names = NAME_FIELDS.has(run.word());
-    let value = names.then(|| value_field(run.text, name.end, named))??;
-    Some(if is_name(run, named) {
-        value
-    } else {
-        name.end..name.end
-    })
+    let names = NAME_FIELDS.has(run.word()) && is_name(run, named);
+    let value = names.then(|| value_field(run.text, name.end, named))?;
+    value.filter(|value| !value.is_empty())
 }
 
 /// A text without the colour that it ends with.

@@ -6,22 +6,8 @@ use super::bytes::*;
 use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
-static PROSE: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    "token tokens auth authentication authorization authorized scheme schemes realm header headers is was are were be been of or \
-        and not no required missing invalid expired expires format credential credentials error errors type types for in on at \
-        by to from with without the a an as has have had must may can cannot can't could should shall will would does did do \
-        doesn't isn't wasn't too incorrect wrong bad empty null nil none undefined unset set unknown unexpected field value \
-        values string number boolean object array integer param parameter parameters argument provided supplied given found \
-        failed failure rejected denied revoked refused accepted valid validation malformed mismatch matches match but if when \
-        that this it your you we our their his her its already exists longer shorter needs need reset changed updated please \
-        check use uses using used only true yes ok false hidden redacted masked omitted optional default because after before \
-        until you're expected got received file files path flag option name id length size limit count per access strength \
-        policy manager server service endpoint url request response grant basic bearer digest protected management write read \
-        exchange refresh rotation issued identifier supported unsupported never always forgot minimum maximum see n/a \u{2713} \
-        \u{2714} \u{2705} \u{274c} \u{2717} \u{2715} str int bool float bytes any char varchar text serial uuid timestamp"
-    .split(' ')
-    .collect()
-});
+static PROSE: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("prose.txt").split_whitespace().collect());
 
 /// Returns whether `word` is one of [`PROSE`], with or without a mark behind it.
 pub(super) fn is_prose(word: &str) -> bool {

@@ -229,9 +229,8 @@ impl Pair<'_> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
         // `"key": "password", "value": "x"`: the name of what follows.
-        match field::announced(run, &seen) {
-            Some(value) if !value.is_empty() => return Some(value),
-            _ => {}
+        if let Some(value) = field::announced(run, &seen) {
+            return Some(value);
         }
         let value = &text[seen.clone()];
         let letter = value.chars().nth(1).is_none() && !holds_password(name);
@@ -244,21 +243,14 @@ impl Pair<'_> {
         let of_time = ends_with_one_of(name, "time date expires expiry expiration");
         let time = of_time && is_moment(value) && !run.is_sure(name);
         let known = time || account && name.eq_ignore_ascii_case("sid");
-        if absent || version || letter || message || known {
-            return None;
-        }
-        if self.is_innocent(value) {
-            return None;
-        }
         let code = || mark.index || is_expression(text, name, &seen, self.strong);
-        if !is_quoted(text, self.start) && code() {
+        let code = || !is_quoted(text, self.start) && code();
+        if absent || version || letter || message || known || self.is_innocent(value) || code() {
             return None;
-        }
-        if mark.encoded || mark.quoted {
-            return Some(seen);
         }
         // `Cookie:"a=b; c=d"`
-        if is_header(name) && !self.bare && !is_prose(first_word(value)) {
+        let header = is_header(name) && !self.bare && !is_prose(first_word(value));
+        if mark.encoded || mark.quoted || header {
             return Some(seen);
         }
         if mark.colon
@@ -298,22 +290,14 @@ impl Pair<'_> {
         let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
         let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
         let said = self.mark.colon && rest.starts_with(' ');
+        let credential = value.contains('=') || is_one_of(first_word(value), SCHEMES);
+        // `"auth": "4917"`: a member of JSON.
+        let digits = value.starts_with(|c: char| c.is_ascii_digit()) && value.len() > 3;
         match shape::of(without_scheme(value)) {
             Shape::Format | Shape::Schema => true,
             Shape::Secret => false,
-            _ if is_header(name)
-                && (value.contains('=') || is_one_of(first_word(value), SCHEMES)) =>
-            {
-                false
-            }
-            // `"auth": "4917"`: a member of JSON.
-            Shape::Literal | Shape::Word
-                if self.mark.quoted
-                    && value.len() > 3
-                    && value.starts_with(|c: char| c.is_ascii_digit()) =>
-            {
-                false
-            }
+            _ if is_header(name) && credential => false,
+            Shape::Literal | Shape::Word if self.mark.quoted && digits => false,
             Shape::Literal if sure => !quoted && !number,
             Shape::Literal => !(holds_password(name) && number),
             Shape::Code if sure => {
@@ -400,25 +384,14 @@ impl Pair<'_> {
             return false;
         }
         match self.strong {
-            true if name == "PASS" => is_random(first),
             true if name.eq_ignore_ascii_case("pass") => {
-                is_random(first)
-                    || is_mixed(first)
-                    || !self.bare
-                    || is_indented(run)
-                    || is_login(run)
+                let alone = is_mixed(first) || !self.bare || is_indented(run) || is_login(run);
+                is_random(first) || name != "PASS" && alone
             }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
-            false if value.contains(':') => false,
-            false
-                if value.starts_with("0x")
-                    && is_key_id(value)
-                    && run.before().ends_with("GnuPG ") =>
-            {
-                false
-            }
+            false if value.contains(':') || run.before().ends_with("GnuPG ") => false,
             false => looks_secret(inside(value)) && !place && !is_failure(name),
         }
     }
@@ -452,25 +425,18 @@ fn is_login(run: Run<'_>) -> bool {
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.
 fn is_sentence(first: &str, rest: &str) -> bool {
     let line = until(ahead(rest, 0, 120), "\n");
-    let plain = |word: &str| {
-        word.trim_matches(['.', ',', '(', ')'])
-            .bytes()
-            .all(|b| b.is_ascii_alphabetic())
-    };
+    let is_plain = |word: &&str| is_letters(word.trim_matches(['.', ',', '(', ')']));
     let mut words = line.split(' ').filter(|word| !word.is_empty());
-    let several = line.starts_with(' ') && words.clone().count() >= 3;
-    let several = several && words.clone().take(3).all(plain);
+    let plain = words.clone().take(3).filter(is_plain);
+    let several = line.starts_with(' ') && plain.count() == 3;
     several && shape::of(first) == Shape::Word && words.any(is_prose)
 }
 
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
 fn is_requirement(value: &str) -> bool {
     const PARTS: &str = "version workspace path git features optional";
-    let parts = value.strip_prefix('{').unwrap_or_default().trim_start();
-    PARTS.split(' ').any(|part| {
-        let rest = parts.strip_prefix(part).unwrap_or_default().trim_start();
-        rest.starts_with('=')
-    })
+    let parts = value.strip_prefix('{').and_then(|it| it.split_once('='));
+    parts.is_some_and(|(name, _)| is_one_of(name.trim(), PARTS))
 }
 
 /// Returns whether a name is that of a source file, followed by the number of a line:

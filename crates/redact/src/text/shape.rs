@@ -279,34 +279,26 @@ pub(super) fn has_statements(value: &str) -> bool {
         && STATEMENTS.iter().any(|statement| value.contains(statement))
 }
 
-/// Returns whether a mapping tells what a value is like: of a schema, of a model or of a job.
+/// Returns whether a mapping tells what a value is like: of a schema, of a model or of a job. None of
+/// its members is one.
 fn is_schema(value: &str) -> bool {
-    let trimmed = |part: &str| {
-        let marks = |c: char| c.is_whitespace() || "\"'\\-".contains(c);
-        part.trim_matches(marks).to_owned()
-    };
+    let marks = |c: char| c.is_whitespace() || "\"'\\-".contains(c);
     let members = value.split(['\n', '{', ',', '}']).filter_map(|line| {
         let (name, kind) = line.split_once(':')?;
-        Some((trimmed(name), trimmed(kind)))
+        Some((name.trim_matches(marks), kind.trim_matches(marks)))
     });
     let (head, _) = value.split_at(value.find(['\n', '{']).unwrap_or(0));
-    value.contains(['\n', '{']) && !is_mixed(head) && describes(members)
-}
-
-/// Returns whether the members of a mapping, of which each has a name and a text, say what a value
-/// is like, and none is one.
-fn describes(members: impl Iterator<Item = (String, String)>) -> bool {
+    if !value.contains(['\n', '{']) || is_mixed(head) {
+        return false;
+    }
     const NAMES: &str = "$ref description properties anyOf oneOf allOf shape documentation steps runs-on uses schema \
         pattern minLength maxLength enum help locationName plural_name summary requestUri help_text arg_name api_field \
         supported_apis method";
     const TYPES: &str = "string object integer array list structure boolean number map timestamp";
     const VALUES: &str = "value default const example";
-    let mut found = false;
-    for (name, kind) in members {
-        if is_one_of(&name, VALUES) {
-            return false;
-        }
-        found |= is_one_of(&name, NAMES) || name == "type" && is_one_of(&kind, TYPES);
-    }
-    found
+    let describes = |(name, kind): (&str, &str)| {
+        is_one_of(name, NAMES) || name == "type" && is_one_of(kind, TYPES)
+    };
+    let mut names = members.clone();
+    members.clone().any(describes) && !names.any(|(name, _)| is_one_of(name, VALUES))
 }
