@@ -25,24 +25,7 @@ const LOOKAHEAD: usize = 1024;
 
 /// `text` without its secrets; `nested` times already inside a string.
 pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
-    // Whole values come first: a form may end within one.
-    match rules.1.hide(text) {
-        Cow::Borrowed(text) => by_form(rules, text, nested),
-        Cow::Owned(hidden) => Cow::Owned(by_form(rules, &hidden, nested).into_owned()),
-    }
-}
-
-/// `text` without the secrets that have a name or a form.
-fn by_form<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
-    if let Some(view) = json(rules, text, nested) {
-        return Cow::Owned(view);
-    }
-    let redacted = looked_through(rules, text, text.len(), nested);
-    // What was no JSON because of a secret in it may be some now.
-    match &redacted {
-        Cow::Owned(text) => json(rules, text, nested).map_or(redacted, Cow::Owned),
-        Cow::Borrowed(_) => redacted,
-    }
+    head(rules, text, usize::MAX, nested).0
 }
 
 /// The first `limit` bytes of a text that is not JSON as a whole, without its secrets.
@@ -69,6 +52,7 @@ pub(super) fn head<'t>(
         .saturating_add(LOOKAHEAD)
         .max(MAX_JSON);
     let seen = floor(text, read.saturating_add(rules.1.longest()));
+    // Whole values come first: a form may end within one.
     match rules.1.hide(&text[..seen]) {
         Cow::Borrowed(_) => head_by_form(rules, text, max, nested),
         Cow::Owned(hidden) => {
@@ -81,6 +65,7 @@ pub(super) fn head<'t>(
     }
 }
 
+/// The same without the secrets that have a name or a form.
 fn head_by_form<'t>(
     rules: &Rules,
     text: &'t str,
@@ -95,6 +80,13 @@ fn head_by_form<'t>(
     let limit = prefix(text, max.saturating_mul(4)).0.len();
     let seen = floor(text, limit.saturating_add(LOOKAHEAD));
     let mut redacted = looked_through(rules, &text[..seen], limit, nested);
+    // What was no JSON because of a secret in it may be some now.
+    if let Cow::Owned(whole) = &mut redacted
+        && limit == text.len()
+        && let Some(view) = json(rules, whole, nested)
+    {
+        *whole = view;
+    }
     let end = prefix(&redacted, max).0.len();
     let cut = limit < text.len() || end < redacted.len();
     match &mut redacted {

@@ -30,7 +30,8 @@ pub(crate) fn looked_at(_bytes: usize) {
 
 /// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
-    let end = text.char_indices().nth(max);
+    let long = text.len() > max;
+    let end = long.then(|| text.char_indices().nth(max)).flatten();
     end.map_or((text, false), |(end, _)| (&text[..end], true))
 }
 
@@ -165,7 +166,7 @@ pub(crate) fn is_made_of(word: &str, marks: &str) -> bool {
 }
 
 /// Returns whether there is a digit.
-pub(super) fn has_digit(word: &str) -> bool {
+pub(crate) fn has_digit(word: &str) -> bool {
     word.bytes().any(|b| b.is_ascii_digit())
 }
 
