@@ -2,7 +2,8 @@
 
 use super::{
     filter::suspicious,
-    rules::Words,
+    rules::Custom,
+    text::bytes::has_digit,
     words::{self, *},
 };
 
@@ -21,7 +22,7 @@ pub(super) enum Strength {
 }
 
 /// What `key` says by the built-in words and by `extra`.
-pub(super) fn strength(key: &str, extra: &Words) -> Strength {
+pub(super) fn strength(key: &str, extra: &Custom) -> Strength {
     if extra.sensitive.is_empty() && !suspicious(key) {
         return Strength::Harmless;
     }
@@ -121,13 +122,12 @@ impl Folded {
         self.words().last().map_or("", |(_, word)| word)
     }
 
-    fn judge(&self, extra: &Words) -> Strength {
+    fn judge(&self, extra: &Custom) -> Strength {
         let covered = self.covered(extra);
         let bare = |at: usize, word: &str| covered[at..at + word.len()].contains(&false);
         let own = |part: &str| {
-            self.text
-                .match_indices(part)
-                .any(|(at, part)| bare(at, part))
+            let mut places = self.text.match_indices(part);
+            places.any(|(at, part)| bare(at, part))
         };
         if extra.sensitive.iter().any(|part| own(part)) {
             return self.in_prose(Strength::Strong).max(Strength::Weak);
@@ -161,16 +161,15 @@ impl Folded {
                 .position(|digit| char::from(*digit) == c);
             known.map_or(c, |at| char::from(DISGUISED[1][at]))
         };
-        let disguised = || self.text.chars().map(letter).collect::<String>();
         let is_password = |text: String| {
             let mut words = ["password", "passwort", "passphrase"].iter();
             words.any(|word| text.contains(word))
         };
-        self.text.contains(|c: char| c.is_ascii_digit()) && is_password(disguised())
+        has_digit(&self.text) && is_password(self.text.chars().map(letter).collect())
     }
 
     /// For each byte, whether it belongs to a harmless word.
-    fn covered(&self, extra: &Words) -> Vec<bool> {
+    fn covered(&self, extra: &Custom) -> Vec<bool> {
         let mut covered = vec![false; self.text.len()];
         let mut before = "";
         let mut words = self.words().peekable();
@@ -182,10 +181,8 @@ impl Folded {
                 .filter(|own| rest.starts_with(&***own));
             let own = own.map(|own| (own.len(), PHRASE));
             let known = words::beginnings(rest).map(|(known, kind)| (known.len(), kind));
-            for (len, kind) in known
-                .chain(own)
-                .filter(|(_, kind)| kind & (HARMLESS | PHRASE) != 0)
-            {
+            let known = known.filter(|(_, kind)| kind & (HARMLESS | PHRASE) != 0);
+            for (len, kind) in known.chain(own) {
                 let end = from + len;
                 // No other word begins inside of it.
                 let one = !self.starts[from + 1..end].contains(&true);
@@ -253,11 +250,8 @@ fn without_number(word: &str) -> &str {
 /// Returns whether a name is that of a connection string, which has a secret in it, or is one:
 /// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
-    let folded = || folded(name);
-    suspicious(name)
-        && ["connectionstring", "connstr"]
-            .iter()
-            .any(|it| folded().contains(it))
+    let is_in = |name: String| name.contains("connectionstring") || name.contains("connstr");
+    suspicious(name) && is_in(folded(name))
 }
 
 /// Returns whether a name is one of those that say what a secret is like, of itself or by its last

@@ -1,6 +1,6 @@
 //! Values that were sent as secrets: hidden wherever they come back, without a name or a form.
 
-use std::{borrow::Cow, cmp::Reverse, ops::Range, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, sync::Arc};
 
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value};
@@ -110,7 +110,15 @@ impl Registered {
         if values.is_full && text != REDACTED {
             return Cow::Owned(REDACTED.to_owned());
         }
-        let places = values.places(text);
+        let mut places = Vec::new();
+        values.each_level(text, |plain, forms, at| {
+            for form in forms {
+                let all = plain.match_indices(&**form);
+                places.extend(all.map(|(start, form)| at(start)..at(start + form.len())));
+            }
+        });
+        // In order; of those at one place, the longest first.
+        places.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
         if places.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -147,11 +155,8 @@ impl Registered {
                     let mut lens = (MIN_CUT..form.len()).rev();
                     lens.find(|len| form.get(..*len).is_some_and(|part| head.ends_with(part)))
                 };
-                let place = forms
-                    .iter()
-                    .filter_map(|form| begins(form))
-                    .max()
-                    .map(|len| near + at(end - len));
+                let longest = forms.iter().filter_map(|form| begins(form)).max();
+                let place = longest.map(|len| near + at(end - len));
                 first = place.into_iter().chain(first).min();
             }
         });
@@ -160,20 +165,6 @@ impl Registered {
 }
 
 impl Values {
-    /// Returns where the values stand in a text, in order; of those at one place, the longest
-    /// first.
-    fn places(&self, text: &str) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
-        self.each_level(text, |plain, forms, at| {
-            for form in forms {
-                let all = plain.match_indices(&**form);
-                found.extend(all.map(|(start, form)| at(start)..at(start + form.len())));
-            }
-        });
-        found.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
-        found
-    }
-
     /// Shows `look` a text and the forms that values have in it; then its parts with ever less
     /// escapes, the forms in that, and where its bytes stood before.
     fn each_level(
@@ -277,7 +268,7 @@ impl Rules {
     pub fn with_secrets_in(self, object: &Map<String, Value>) -> Self {
         let rules = self.clone();
         let may_be_own = |key: &str| {
-            let mut own = rules.custom().words.sensitive.iter();
+            let mut own = rules.custom().sensitive.iter();
             own.any(|word| holds(key, word))
         };
         let is_named = |key: &str| (suspicious(key) || may_be_own(key)) && rules.announces(key);
@@ -368,9 +359,7 @@ impl Rules {
                     let all = all.map(|(key, value)| (self.1.hide(&key).into_owned(), value));
                     *members = all.collect();
                 }
-                members
-                    .values_mut()
-                    .for_each(|value| self.hide_secrets(value));
+                members.values_mut().for_each(|it| self.hide_secrets(it));
             }
             Value::Number(number) if matches!(self.1.hide(&number.to_string()), Cow::Owned(_)) => {
                 *value = REDACTED.into();

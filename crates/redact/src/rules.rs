@@ -66,7 +66,9 @@ impl Default for Rules {
 
 #[derive(Clone, Debug)]
 pub(super) struct Custom {
-    pub(super) words: Words,
+    /// Words that were added, folded.
+    pub(super) sensitive: Vec<Box<str>>,
+    pub(super) harmless: Vec<Box<str>>,
     /// Rules of own tokens.
     rows: Vec<Rule>,
     /// Rules that are switched off.
@@ -78,10 +80,8 @@ pub(super) struct Custom {
 
 /// The built-in rules have no entries of their own.
 static NONE: Custom = Custom {
-    words: Words {
-        sensitive: Vec::new(),
-        harmless: Vec::new(),
-    },
+    sensitive: Vec::new(),
+    harmless: Vec::new(),
     rows: Vec::new(),
     off: Vec::new(),
     log: None,
@@ -92,13 +92,6 @@ static NONE: Custom = Custom {
         bytes: super::MAX_BYTES,
     },
 };
-
-/// Words that were added, folded.
-#[derive(Clone, Debug)]
-pub(super) struct Words {
-    pub(super) sensitive: Vec<Box<str>>,
-    pub(super) harmless: Vec<Box<str>>,
-}
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +128,7 @@ impl Rules {
     /// If `part` has no letter or digit, is longer than 64 bytes, or there are too many entries.
     pub fn with_sensitive_key(self, part: &str) -> Result<Self, ConfigError> {
         let part = entry("sensitive_key", part)?;
-        self.add("sensitive_key", |custom| custom.words.sensitive.push(part))
+        self.add("sensitive_key", |custom| custom.sensitive.push(part))
     }
 
     /// Removes `word` from a key before the key is judged. It counts where words of the key begin
@@ -146,7 +139,7 @@ impl Rules {
     /// If `word` has no letter or digit, is longer than 64 bytes, or there are too many entries.
     pub fn with_harmless_key(self, word: &str) -> Result<Self, ConfigError> {
         let word = entry("harmless_key", word)?;
-        self.add("harmless_key", |custom| custom.words.harmless.push(word))
+        self.add("harmless_key", |custom| custom.harmless.push(word))
     }
 
     /// Redacts words that begin with `prefix` and have at least `min_tail` letters, digits, `_` or
@@ -394,7 +387,7 @@ impl Rules {
     }
 
     pub(super) fn strength(&self, key: &str) -> Strength {
-        keys::strength(key, &self.custom().words)
+        keys::strength(key, self.custom())
     }
 
     /// Returns whether a name in a text says that the value beside it is a secret.
@@ -404,12 +397,12 @@ impl Rules {
 
     /// Returns whether a name may be sensitive: a quick look, of which false is certain.
     pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
-        !self.custom().words.sensitive.is_empty() || suspicious(name)
+        !self.custom().sensitive.is_empty() || suspicious(name)
     }
 
     /// Returns whether words or rules were added that the built-in filters do not know.
     pub(super) fn has_own(&self) -> bool {
-        !self.custom().words.sensitive.is_empty() || !self.rows().is_empty()
+        !self.custom().sensitive.is_empty() || !self.rows().is_empty()
     }
 
     fn add(
@@ -417,11 +410,9 @@ impl Rules {
         field: &'static str,
         change: impl FnOnce(&mut Custom),
     ) -> Result<Self, ConfigError> {
-        let Custom {
-            words, rows, off, ..
-        } = self.custom();
-        let words = words.sensitive.len() + words.harmless.len();
-        let entries = words + rows.len() + off.len();
+        let custom = self.custom();
+        let words = custom.sensitive.len() + custom.harmless.len();
+        let entries = words + custom.rows.len() + custom.off.len();
         let reason = format!("more than {MAX_ENTRIES} entries were added");
         refuse_if(entries >= MAX_ENTRIES, field, reason)?;
         Ok(self.edit(change))
