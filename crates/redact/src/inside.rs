@@ -75,9 +75,8 @@ fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
     let (inner, end) = (&text[start..close.start], close.end);
     if !inner.contains('\\') {
         // A text in quotes is one; a quote that is none may stand before others.
-        return text[end..]
-            .starts_with([',', '}', ']', ')', ':'])
-            .then_some((end, None));
+        let closes = text[end..].starts_with([',', '}', ']', ')', ':']);
+        return closes.then_some((end, None));
     }
     let (plain, places) = unescaped(inner, Escapes::Strings);
     let shown = match plain == inner {

@@ -15,11 +15,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         tail(run.text, run.at + lines.len())?
     } else {
         // `-----BEGIN`, and SSH2's `---- BEGIN`.
-        let spaced = || {
-            word.strip_suffix("----")
-                .filter(|_| run.after().starts_with(" BEGIN "))
-        };
-        let start = run.at + word.strip_suffix("-----BEGIN").or_else(spaced)?.len();
+        let spaced = run.after().starts_with(" BEGIN ");
+        let mark = if spaced { "----" } else { "-----BEGIN" };
+        let start = run.at + word.strip_suffix(mark)?.len();
         start..end(run.text, start)?
     };
     let start = block.start;

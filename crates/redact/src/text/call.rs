@@ -48,10 +48,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 /// The inside of an argument that is a string, or of the one in `Some("x")`.
 fn literal(text: &str, argument: &Range<usize>) -> Option<Range<usize>> {
     let shown = &text[argument.clone()];
-    let string = shown
-        .strip_prefix("Some(")
-        .unwrap_or(shown)
-        .trim_start_matches(['b', 'f', 'r']);
+    let inner = shown.strip_prefix("Some(").unwrap_or(shown);
+    let string = inner.trim_start_matches(['b', 'f', 'r']);
     let start = argument.end - string.len();
     let inner = start + Quote::at(text, start)?.len();
     Some(inner..Quote::at(text, start)?.close(text, inner)?.start)

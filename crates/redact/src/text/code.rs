@@ -16,9 +16,8 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let part = |c: char| c.is_alphanumeric() || "&<>'[]|_ .?*:!".contains(c);
     let near = ahead(text, start, 64);
     let (typed, rest) = near.split_at(skip(near, 0, part));
-    let mut words = typed
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .filter(|word| !word.is_empty());
+    let mut words = typed.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut words = words.by_ref().filter(|word| !word.is_empty());
     let code = is_code_line(run);
     if !rest.starts_with('=') || rest.starts_with("==") || !typed.ends_with(' ') {
         let pointer = prefix_of(near, POINTERS).is_some();
@@ -48,10 +47,8 @@ fn is_generic(typed: &str) -> bool {
     let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.split_once('<')) else {
         return false;
     };
-    let mut words = inner.split(|c: char| !c.is_alphanumeric());
-    head.starts_with(char::is_uppercase)
-        && head.bytes().all(is_name)
-        && words.all(|word| word.is_empty() || is_type(word))
+    let named = head.starts_with(char::is_uppercase) && head.bytes().all(is_name);
+    named && shape::pieces(inner).all(is_type)
 }
 
 fn is_primitive(word: &str) -> bool {
@@ -194,8 +191,6 @@ pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
 fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
     const VERBS: &str = "Get New Read Import ConvertTo ConvertFrom Invoke Select Join Unprotect";
     let (verb, noun) = text[value.clone()].split_once('-').unwrap_or_default();
-    is_one_of(verb, VERBS)
-        && noun.starts_with(char::is_uppercase)
-        && noun.bytes().all(|b| b.is_ascii_alphabetic())
-        && last_line(behind(text, value.start, 64)).contains('$')
+    let cmdlet = is_one_of(verb, VERBS) && is_letters(noun) && noun.starts_with(char::is_uppercase);
+    cmdlet && last_line(behind(text, value.start, 64)).contains('$')
 }

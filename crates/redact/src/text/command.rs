@@ -58,7 +58,7 @@ impl Command {
         // A line of a diff, or behind the mark of a file's encoding.
         let name = name.trim_start_matches(|c| c == '+' || is_format(c));
         // Most words are none, as their first and last letters show.
-        let may_be = word.len() <= 64 && filter::may_trigger(name.as_bytes());
+        let may_be = word.len() <= 64 && filter::TRIGGERS.may_have(name.as_bytes());
         let find = || COMMANDS.iter().find(|c| is_one_of(name, c.names));
         may_be.then(find)?
     }
@@ -122,7 +122,7 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
     let last = word.len() - word.chars().next_back().map_or(0, char::len_utf8);
     let bundled = command.marks == ":="
         && last > 1
-        && word[1..last].bytes().all(|b| b.is_ascii_alphabetic())
+        && is_letters(&word[1..last])
         && command.announces(&format!("-{}", &word[last..]));
     if !command.announces(word) && !bundled || start == run.end {
         return None;
@@ -143,8 +143,8 @@ fn positional(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let secret = match name.to_ascii_lowercase().as_str() {
-        "net" => shared(line),
-        "htpasswd" => last_argument(line),
+        "net" => shared(one_command(line)),
+        "htpasswd" => last_argument(one_command(line)),
         name => piped(name, line),
     }?;
     (!secret.is_empty()).then(|| run.end + secret.start..run.end + secret.end)
@@ -200,7 +200,6 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
 
 /// `net use Z: \\\\host\\share /user:ada x`, with the password behind the share or before it.
 fn shared(line: &str) -> Option<Range<usize>> {
-    let line = one_command(line);
     let words: Vec<_> = words(line).collect();
     let ((_, first), rest) = words.split_first()?;
     let share = rest.iter().position(|(_, word)| word.contains("\\\\"))?;
@@ -213,7 +212,6 @@ fn shared(line: &str) -> Option<Range<usize>> {
 
 /// `htpasswd -b file ada x`
 fn last_argument(line: &str) -> Option<Range<usize>> {
-    let line = one_command(line);
     let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
     let words: Vec<_> = words(line).collect();
     let last = *words.last()?;
@@ -248,6 +246,6 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     }
     let end = value::bare_end(text, start);
     let value = &text[start..end];
-    (is_random(value) && shape::of(value) == Shape::Secret && !is_uuid(value) && !is_key_id(value))
-        .then_some(start..end)
+    let secret = is_random(value) && shape::of(value) == Shape::Secret;
+    (secret && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
 }

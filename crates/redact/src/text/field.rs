@@ -37,13 +37,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
         let assigned = before.trim_end_matches(' ').strip_suffix('=');
-        let head = before
-            .strip_suffix(": ")
-            .or(assigned)?
-            .trim_end_matches(' ');
-        return NAME_FIELDS
-            .has(last_name(without_colour(head)))
-            .then(value)?;
+        let head = before.strip_suffix(": ").or(assigned)?;
+        let name = last_name(without_colour(head.trim_end_matches(' ')));
+        return NAME_FIELDS.has(name).then(value)?;
     }
     if close[1..].trim_start().starts_with('{') {
         // `variable "db_password" { default = "x" }`
@@ -165,10 +161,8 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
         return None;
     }
     let start = skip(text, comma + 1, char::is_whitespace);
-    if !text[start..]
-        .trim_start_matches(['\\', 'b'])
-        .starts_with(is_quote)
-    {
+    let quoted = text[start..].trim_start_matches(['\\', 'b']);
+    if !quoted.starts_with(is_quote) {
         return None;
     }
     let seen = value::glance(value::extent, text, start);

@@ -21,14 +21,14 @@ const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd co
 
 /// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
 /// bit each.
-static ENDS: [u64; LENGTHS] = {
+pub(super) static TRIGGERS: Words = {
     let mut table = with(with([0; LENGTHS], WORDS), CAREFUL);
     let mut i = 0;
     while i < COMMANDS.len() {
         table = with(table, COMMANDS[i].names);
         i += 1;
     }
-    table
+    Words("", table)
 };
 
 const fn with(mut table: [u64; LENGTHS], words: &str) -> [u64; LENGTHS] {
@@ -49,16 +49,6 @@ const fn ends(first: u8, last: u8) -> u64 {
     1 << ((first & 31).wrapping_mul(11).wrapping_add(last & 31) & 63)
 }
 
-/// Returns whether a word may be one that detectors look for: false is certain.
-pub(super) fn may_trigger(word: &[u8]) -> bool {
-    may_be_in(&ENDS, word)
-}
-
-fn may_be_in(table: &[u64; LENGTHS], word: &[u8]) -> bool {
-    let set = table.get(word.len()).copied().unwrap_or_default();
-    !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
-}
-
 /// A list of words with blanks between them, which most words are not compared with.
 #[derive(Debug)]
 pub(crate) struct Words(pub(crate) &'static str, [u64; LENGTHS]);
@@ -68,9 +58,15 @@ impl Words {
         Self(words, with([0; LENGTHS], words))
     }
 
+    /// Returns whether a word may be one of the list: false is certain.
+    pub(super) fn may_have(&self, word: &[u8]) -> bool {
+        let set = self.1.get(word.len()).copied().unwrap_or_default();
+        !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
+    }
+
     /// Returns whether a word is one of the list, in any case.
     pub(crate) fn has(&self, word: &str) -> bool {
-        may_be_in(&self.1, word.as_bytes()) && is_one_of(word, self.0)
+        self.may_have(word.as_bytes()) && is_one_of(word, self.0)
     }
 }
 
@@ -115,7 +111,7 @@ fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
         return false;
     }
     let detected = match word.len() {
-        ..SHORT => may_trigger(word),
+        ..SHORT => TRIGGERS.may_have(word),
         SHORT..LONG => is_token(word) || word.ends_with(b"SecureString"),
         LONG.. => true,
     };

@@ -50,9 +50,8 @@ fn column(run: Run<'_>) -> Option<Found> {
     if heads.is_empty() {
         return None;
     }
-    let limit = tags(&text[row..], "/table")
-        .next()
-        .map_or(text.len(), |i| row + i);
+    let close = tags(&text[row..], "/table").next();
+    let limit = close.map_or(text.len(), |i| row + i);
     looked_at(limit - row);
     let columns = Columns::of(run, &heads);
     let mut found = Vec::new();
@@ -66,9 +65,8 @@ fn column(run: Run<'_>) -> Option<Found> {
 
 /// The contents of the cells of the row at `at`, and where it ends.
 fn cells(text: &str, at: usize, tag: &str) -> (Vec<Range<usize>>, usize) {
-    let end = tags(&text[at..], "/tr")
-        .next()
-        .map_or(text.len(), |i| at + i);
+    let close = tags(&text[at..], "/tr").next();
+    let end = close.map_or(text.len(), |i| at + i);
     looked_at(end - at);
     let cells = tags(&text[at..end], tag).filter_map(|i| content(text, at + i));
     (cells.collect(), end)

@@ -24,9 +24,8 @@ pub(super) fn lines_below(
     let (head, _) = ahead(text, start, 64).split_once('\n')?;
     let sign = untagged(head.trim_end());
     let modifier = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-');
-    let block = sign
-        .strip_prefix(['|', '>'])
-        .is_some_and(|rest| rest.chars().all(modifier));
+    let block = sign.strip_prefix(['|', '>']);
+    let block = block.is_some_and(|rest| rest.chars().all(modifier));
     let config = is_config_line(run);
     if !block && (!sign.is_empty() || !mark.quoted && !config) || mark.encoded {
         return None;
@@ -155,9 +154,8 @@ fn tells_none(lines: &str, strong: bool) -> bool {
             || is_placeholder(value)
             || keys::describes(name.trim_start_matches("- "))
     };
-    lines
-        .lines()
-        .all(|line| line.trim().split_once(':').is_some_and(tells_none))
+    let mut members = lines.lines().map(|line| line.trim().split_once(':'));
+    members.all(|member| member.is_some_and(tells_none))
 }
 
 /// Returns whether the run is the first thing in its line, a list's dash aside.

@@ -124,9 +124,7 @@ fn is_type_name(word: &str) -> bool {
     let lower = bytes.iter().filter(|b| b.is_ascii_lowercase()).count();
     let begins = |pair: &&[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
     let begun = bytes.windows(2).filter(begins).count();
-    let named = bytes
-        .iter()
-        .all(|b| b.is_ascii_alphabetic() || b"_.:".contains(b));
+    let named = is_made_of(word, "_.:") && !has_digit(word);
     named && begun * 6 <= bytes.len() && lower * 2 >= bytes.len()
 }
 

@@ -37,10 +37,10 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 /// `<`, or `<` with a namespace.
 fn is_open(before: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let space = before
-        .strip_suffix(':')
-        .map(|rest| rest.trim_end_matches(part));
-    space.unwrap_or(before).ends_with('<')
+    let space = before.strip_suffix(':');
+    space
+        .map_or(before, |it| it.trim_end_matches(part))
+        .ends_with('<')
 }
 
 /// `<key>ApiKey</key><string>x</string>`: the key of a property list holds the name.

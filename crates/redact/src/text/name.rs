@@ -104,10 +104,7 @@ impl Mark {
         let prose = matches!(closer, "]" | "`" | "`]" | "``")
             && rest.trim_start_matches(' ').starts_with(": ");
         // `[Authorization]: https://h`
-        let link = rest
-            .strip_prefix(": ")
-            .is_some_and(|rest| rest.starts_with("http"));
-        if link && closer.ends_with(']') {
+        if rest.starts_with(": http") && closer.ends_with(']') {
             return None;
         }
         let at = mark_start(text, closed);
@@ -154,16 +151,10 @@ fn unescaped(run: Run<'_>) -> String {
     (0..4).fold(name.to_owned(), once)
 }
 
-pub(super) fn is_signature(name: &str, mark: &Mark) -> bool {
-    !mark.colon && ends_with_one_of(name, "signature")
-}
-
 /// `PWD=/home/ada` of an environment.
 pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
-    matches!(name, "PWD" | "OLDPWD" | "pwd")
-        && value
-            .trim_start_matches(['"', '\'', ' '])
-            .starts_with(['/', '~'])
+    let value = value.trim_start_matches(['"', '\'', ' ']);
+    matches!(name, "PWD" | "OLDPWD" | "pwd") && value.starts_with(['/', '~'])
 }
 
 /// The word before a run and one blank; empty if there is more between them.

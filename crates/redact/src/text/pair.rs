@@ -43,7 +43,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let name = name(run, &mark);
     let strength = run.rules.strength(&name);
     let connection = strength <= Strength::Described && keys::is_connection(&name);
-    if strength <= Strength::Described && !is_signature(&name, &mark) && !connection {
+    let signature = !mark.colon && ends_with_one_of(&name, "signature");
+    if strength <= Strength::Described && !signature && !connection {
         return None;
     }
     if names_no_value(run, &name, &mark) {
@@ -182,9 +183,8 @@ fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
     let inner = word.trim_start_matches(|c: char| !c.is_alphanumeric());
     let parted = inner.contains(['(', '[', '{', '<', '"', '\'', ')']) && inner == word;
     let ends = word.ends_with(char::is_alphanumeric) && near.len() + 1 < GLANCE;
-    let alone = !run
-        .line_before(256)
-        .contains(['"', '\'', '`', '\\', '(', '{', '<', '?', '&']);
+    let line = run.line_before(256);
+    let alone = !line.contains(['"', '\'', '`', '\\', '(', '{', '<', '?', '&']);
     (name.bytes().all(upper) && parted && ends && alone && is_mixed(word))
         .then(|| run.end + 1..run.end + 1 + word.len())
 }
@@ -192,9 +192,8 @@ fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
 /// Returns the value behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts
 /// as a placeholder.
 fn without_scheme(value: &str) -> &str {
-    let inner = value
-        .trim_start_matches(['f', 'b'])
-        .trim_matches(['"', '\'', '`']);
+    let quoted = value.trim_start_matches(['f', 'b']);
+    let inner = quoted.trim_matches(['"', '\'', '`']);
     let scheme = first_word(inner);
     if !is_one_of(scheme, SCHEMES) {
         return value;
@@ -325,12 +324,9 @@ impl Pair<'_> {
         let same = folded(name) == folded(value);
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         // `{key: "getName", value: function() {}}`
-        let mut words = ahead(rest, 0, 32)
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| !word.is_empty());
+        let words = shape::pieces(ahead(rest, 0, 32)).take(2);
+        let method = name == "key" && words.eq(["value", "function"]);
         let capitals = value.chars().filter(|c| c.is_uppercase()).count();
-        let method =
-            name == "key" && words.next() == Some("value") && words.next() == Some("function");
         same && (upper || value.contains(['_', '-']))
             || is_feature(name, value)
             || method && !has_digit(value) && capitals * 4 <= value.len()

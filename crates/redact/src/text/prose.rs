@@ -72,11 +72,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         _ => None,
     };
     let login = |noun| (noun == Noun::Password).then(|| netrc(run)).flatten();
-    let say = |noun| {
-        login(noun)
-            .or_else(|| sentence(run, noun))
-            .or_else(|| pointed_at(run, noun))
-    };
+    let say = |noun| login(noun).or_else(|| sentence(run, noun));
+    let say = |noun| say(noun).or_else(|| pointed_at(run, noun));
     noun.and_then(say).or_else(|| labelled(run))
 }
 
@@ -165,17 +162,16 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     let of_secret = || linked || ends_with_one_of(run.behind(16).trim_end(), SECRET_KEYS);
     let fingerprint = || is_key_id(word) && (word.len() < 40 || !of_secret());
     let known = || is_uuid(word) || word.contains('_') || fingerprint();
+    let is_pin = is_one_of(run.word(), "pin otp passcode");
+    let is_pin = is_pin && word.len() >= 4 && is_digits(word.trim_end_matches('.'));
+    // `the password is "correct horse"`
+    let named = linked && !run.word().eq_ignore_ascii_case("secret") && word.len() >= 6;
     let fits = match noun {
-        Noun::Password if quoted && is_quotation(run.word(), word, linked) => {
-            linked || has_digit(word)
-        }
+        Noun::Password if quoted && (word.contains(' ') || named) => linked || has_digit(word),
         _ if is_random(word) && noun != Noun::Key => true,
-        Noun::Password if linked => is_mixed(word) || is_pin(run.word(), word),
-        Noun::Password => {
-            loose
-                && (quoted || word.len() >= 6)
-                && !(is_one_of(run.word(), "pin") && word.contains('-'))
-        }
+        Noun::Password if linked => is_mixed(word) || is_pin,
+        Noun::Password if is_one_of(run.word(), "pin") && word.contains('-') => false,
+        Noun::Password => loose && (quoted || word.len() >= 6),
         Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };
@@ -189,16 +185,6 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     };
     let end = secret.start + trimmed(whole).len();
     Some(changed_to(text, secret.start..end))
-}
-
-/// Returns whether words in quotes are the secret: `the password is "correct horse"`.
-fn is_quotation(name: &str, word: &str, linked: bool) -> bool {
-    word.contains(' ') || linked && !name.eq_ignore_ascii_case("secret") && word.len() >= 6
-}
-
-fn is_pin(name: &str, word: &str) -> bool {
-    let number = is_digits(word.trim_end_matches('.')) && word.len() >= 4;
-    number && is_one_of(name, "pin otp passcode")
 }
 
 /// A word without the marks of a sentence behind it.

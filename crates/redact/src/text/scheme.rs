@@ -32,13 +32,12 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
     let start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
     // `</Bearer>`, `cm:Bearer</Method>`, `"Basic " + encode(x)`
-    let called =
-        text[run.end..start].contains('+') && text[bare_end(text, start)..].starts_with('(');
+    let end = bare_end(text, start);
+    let (word, rest) = (&text[start..end], &text[end..]);
+    let called = text[run.end..start].contains('+') && rest.starts_with('(');
     if start == run.end || run.after().starts_with("</") || called {
         return None;
     }
-    let end = bare_end(text, start);
-    let (word, rest) = (&text[start..end], &text[end..]);
     let bracketed = text[..start].ends_with('<') && rest.starts_with('>');
     if bracketed && is_placeholder(&text[start - 1..=end]) {
         return None;
@@ -63,7 +62,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 /// Returns whether the word after `Bearer` is a credential, and not prose (`bearer of bad news`).
 fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
     let letters = word.trim_end_matches(['.', ',']);
-    let plain = letters.bytes().all(|b| b.is_ascii_alphabetic());
+    let plain = is_letters(letters);
     let rest = rest.trim_start_matches([' ', ',']);
     let more = rest.starts_with(|c: char| c.is_ascii_lowercase());
     is_mixed(word)
@@ -80,10 +79,8 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let value = &near[start..value_end(run, near, start)];
     let first = first_word(value);
     let scheme = is_one_of(first, SCHEMES);
-    let shown = match scheme {
-        true => first_word(value[first.len()..].trim_start()),
-        false => first,
-    };
+    let behind = first_word(value[first.len()..].trim_start());
+    let shown = if scheme { behind } else { first };
     let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
     // `cookie: reject cookies with control bytes`
     let cookie = ends_with_one_of(run.word(), "cookie")

@@ -104,7 +104,7 @@ fn has_sign_inside(value: &str) -> bool {
 }
 
 /// The letters and digits of a value, parted by all other characters.
-fn pieces(value: &str) -> impl Iterator<Item = &str> {
+pub(super) fn pieces(value: &str) -> impl Iterator<Item = &str> {
     let parts = value.split(|c: char| !c.is_alphanumeric());
     parts.filter(|piece| !piece.is_empty())
 }
@@ -120,18 +120,13 @@ fn is_plain(piece: &str, among: bool) -> bool {
     }
     if has_digit(stem) {
         // `Utf8Error`
-        let mut parts = stem
-            .split(|c: char| c.is_ascii_digit())
-            .filter(|part| !part.is_empty());
         let word =
             |part: &str| part.len() > 2 && part.contains(char::is_lowercase) && is_wordy(part, 0);
-        let two = parts.clone().count() == 2
-            && parts.clone().map(str::len).sum::<usize>() + 2 >= stem.len();
-        let camel = parts
-            .clone()
-            .nth(1)
-            .is_some_and(|part| part.starts_with(char::is_uppercase));
-        return among && piece.len() <= 2 || two && camel && stem.len() >= 9 && parts.all(word);
+        let head = stem.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
+        let tail = stem[head..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let camel = !has_digit(tail) && tail.starts_with(char::is_uppercase);
+        let two = camel && stem.len() >= 9 && head + tail.len() + 2 >= stem.len();
+        return among && piece.len() <= 2 || two && word(&stem[..head]) && word(tail);
     }
     match digits {
         0 => is_wordy(piece, 1 + piece.len() / 24),
@@ -201,18 +196,13 @@ fn is_literal(value: &str) -> bool {
     }
     let number = value.trim_start_matches(['-', '+']);
     if let Some(hex) = strip_ignore_case(number, "0x") {
-        let end = hex
-            .find(|c: char| !c.is_ascii_hexdigit())
-            .unwrap_or(hex.len());
-        let tail = hex[end..].trim_start_matches('_');
-        return (1..=8).contains(&end)
-            && is_hex(&hex[..end])
-            && (tail.is_empty() || is_one_of(tail, SUFFIXES));
+        let rest = hex.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        let (digits, tail) = (hex.len() - rest.len(), rest.trim_start_matches('_'));
+        return (1..=8).contains(&digits) && (tail.is_empty() || is_one_of(tail, SUFFIXES));
     }
-    let end = number
-        .find(|c: char| !c.is_ascii_digit() && !"._".contains(c))
-        .unwrap_or(number.len());
-    let (digits, suffix) = (&number[..end], number[end..].trim_start_matches('_'));
+    let rest = number.trim_start_matches(|c: char| c.is_ascii_digit() || "._".contains(c));
+    let digits = &number[..number.len() - rest.len()];
+    let suffix = rest.trim_start_matches('_');
     digits.starts_with(|c: char| c.is_ascii_digit())
         && (suffix.is_empty()
             && (digits.len() <= 3 || value.len() > number.len() || digits.split('.').count() == 2)
@@ -226,11 +216,10 @@ fn without_directives(value: &str) -> String {
     while let Some(at) = rest.find(['%', '{', '<', '\\']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (kept, len) =
-            match escape(rest).filter(|len| *len == 4 || value.starts_with(['[', '('])) {
-                Some(len) => ("\\", len),
-                None => directive(rest).map_or((&rest[..1], 1), |len| ("", len)),
-            };
+        let escaped = escape(rest).filter(|len| *len == 4 || value.starts_with(['[', '(']));
+        let escaped = escaped.map(|len| ("\\", len));
+        let other = || directive(rest).map_or((&rest[..1], 1), |len| ("", len));
+        let (kept, len) = escaped.unwrap_or_else(other);
         out.push_str(kept);
         rest = &rest[len..];
     }
@@ -250,20 +239,14 @@ fn escape(text: &str) -> Option<usize> {
 /// The length of the directive that `text` begins with.
 fn directive(text: &str) -> Option<usize> {
     if let Some(rest) = text.strip_prefix('%') {
-        let flags = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_digit() || "-+.#*l".contains(c))
-                .len();
-        let kind = rest[flags..].starts_with(|c| "sdirxXufcpqv@".contains(c));
-        return kind.then_some(flags + 2);
+        let kind = rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+.#*l".contains(c));
+        let fits = kind.starts_with(|c| "sdirxXufcpqv@".contains(c));
+        return fits.then_some(text.len() - kind.len() + 1);
     }
     let close = if text.starts_with('{') { '}' } else { '>' };
     let end = text.find(close).filter(|end| *end <= 64)?;
     let inner = &text[1..end];
-    let plain = inner
-        .trim_start_matches(['{', '/'])
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"_.:?!#- ".contains(&b));
+    let plain = is_made_of(inner.trim_start_matches(['{', '/']), "_.:?!#- ");
     let word = close == '}' || !inner.is_empty();
     (plain && word && !has_sign_inside(inner) && pieces(inner).all(|piece| is_plain(piece, true)))
         .then(|| end + 1 + usize::from(text[end + 1..].starts_with("}")))

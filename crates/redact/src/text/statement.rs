@@ -87,9 +87,8 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
         _ => return None,
     };
     let line = until(run.ahead(NEAR), "\n");
-    let (start, _) = words(line)
-        .nth(names)
-        .filter(|_| line.starts_with(char::is_whitespace))?;
+    let word = words(line).nth(names);
+    let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
     value::secret(run.text, run.end + start, |shown| {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
         is_set(shown) && !is_prose(shown) && !mark

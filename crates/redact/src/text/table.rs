@@ -89,11 +89,9 @@ impl<'t> Columns<'t> {
     ) -> Vec<Range<usize>> {
         let cells = self.0.iter().flat_map(|column| {
             let cells = row.iter().skip(before + column.index).take(1 + moved);
-            cells
-                .filter(|cell| column.hides(&text[(*cell).clone()]))
-                .cloned()
+            cells.filter(|cell| column.hides(&text[(*cell).clone()]))
         });
-        cells.collect()
+        cells.cloned().collect()
     }
 }
 
@@ -389,9 +387,8 @@ fn names(run: Run<'_>, after: &str) -> Option<Found> {
     let text = run.text;
     let near = run.behind(HEAD);
     // SQL Server puts names in brackets.
-    let own = near
-        .strip_suffix('[')
-        .filter(|near| after.starts_with(']') && near.contains('('));
+    let own = near.strip_suffix('[').filter(|_| after.starts_with(']'));
+    let own = own.filter(|near| near.contains('('));
     let open = match own {
         Some(near) => near.rfind(['(', ')', ';'])?,
         None => near.rfind(['(', '[', ')', ']', ';'])?,

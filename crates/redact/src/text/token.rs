@@ -145,13 +145,11 @@ fn is_azure(rest: &str) -> bool {
 
 /// Personal tokens of Airtable: `pat`, 14 characters, a dot, 64 hexadecimal digits.
 fn is_airtable(rest: &str) -> bool {
-    let parts = rest
-        .strip_prefix("pat")
-        .and_then(|rest| rest.split_at_checked(14));
-    parts.is_some_and(|(id, rest)| {
-        let secret = rest.strip_prefix('.').and_then(|rest| rest.get(..64));
-        is_made_of(id, "") && secret.is_some_and(is_hex)
-    })
+    let parts = rest.strip_prefix("pat").and_then(|it| it.split_once('.'));
+    let is = |(id, secret): (&str, &str)| {
+        id.len() == 14 && is_made_of(id, "") && secret.get(..64).is_some_and(is_hex)
+    };
+    parts.is_some_and(is)
 }
 
 /// Tokens of Discord's bots: the number of the bot in Base64, a time of 6 characters, 27 and more.

@@ -60,10 +60,8 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
 /// Returns whether what stands before the host is a secret: a user with a password, or a token.
 fn is_credential(user: &str) -> bool {
     // `cvs://:pserver:anoncvs@h`
-    let user = user
-        .strip_prefix(":pserver:")
-        .filter(|u| u.starts_with("anon"))
-        .unwrap_or(user);
+    let public = user.strip_prefix(":pserver:");
+    let user = public.filter(|it| it.starts_with("anon")).unwrap_or(user);
     let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
     let (name, password) = user.split_once(':').unwrap_or(("", user));
     let example = is_one_of(name, "user username") && is_one_of(password, "pass password");
@@ -132,9 +130,8 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
     // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
     let teams = || {
         let (path, _) = ahead(word, 0, 128).split_once("/IncomingWebhook/")?;
-        run.before()
-            .ends_with('@')
-            .then_some(path.len() + "/IncomingWebhook/".len())
+        let id = run.before().ends_with('@');
+        id.then_some(path.len() + "/IncomingWebhook/".len())
     };
     let from = run.at + host.or_else(teams)?;
     (from < run.end).then(|| from..bare_end(run.text, from))

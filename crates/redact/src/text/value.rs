@@ -63,8 +63,8 @@ fn pieces_end(text: &str, start: usize) -> usize {
     let mut first = None;
     while at < text.len() {
         let rest = &text[at..];
-        let block = rest.starts_with("-----BEGIN").then(|| block::end(text, at));
-        if let Some(end) = block.flatten() {
+        let block = rest.starts_with("-----BEGIN");
+        if let Some(end) = block.then(|| block::end(text, at)).flatten() {
             at = end;
         } else if rest.starts_with(REDACTED) {
             at += REDACTED.len();
