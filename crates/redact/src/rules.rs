@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::{
     REDACTED, Redacted,
-    filter::suspicious,
     keys::{self, Strength, folded},
     registered::Registered,
     rule::{self, Finding, Log, Rule},
@@ -393,11 +392,6 @@ impl Rules {
     /// Returns whether a name in a text says that the value beside it is a secret.
     pub(super) fn announces(&self, name: &str) -> bool {
         self.strength(name) > Strength::Described
-    }
-
-    /// Returns whether a name may be sensitive: a quick look, of which false is certain.
-    pub(super) fn may_be_sensitive(&self, name: &str) -> bool {
-        !self.custom().sensitive.is_empty() || suspicious(name)
     }
 
     /// Returns whether words or rules were added that the built-in filters do not know.

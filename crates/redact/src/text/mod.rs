@@ -28,6 +28,7 @@ use std::{
 
 use super::{
     REDACTED,
+    filter::suspicious,
     keys::{self, Strength},
     pairs::{DATA_FIELDS, KIND_FIELDS, KINDS},
     rules::{BUILT_IN, Rules},
@@ -219,8 +220,9 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(rules: &'a Rules, scan: &'a Scan, text: &'a str, place: Range<usize>) -> Self {
-        let named = rules.may_be_sensitive(&text[place.clone()])
-            || text[..place.start].ends_with(['\\', ';']);
+        // Of a quick look, false is certain.
+        let named = !rules.custom().sensitive.is_empty() || suspicious(&text[place.clone()]);
+        let named = named || text[..place.start].ends_with(['\\', ';']);
         Self {
             rules,
             scan,

@@ -190,12 +190,6 @@ pub(super) fn holds_password(name: &str) -> bool {
     parts.iter().any(|part| name.contains(part))
 }
 
-/// `KeyError: 'x'`, `missing key: x`.
-pub(super) fn is_failure(name: &str) -> bool {
-    const ENDS: &str = "error exception err failure missing invalid expired";
-    ends_with_one_of(name, ENDS)
-}
-
 /// `api key: x`, `access token: x`.
 pub(super) fn follows_kind(run: Run<'_>) -> bool {
     const KINDS: &str = "api access secret private auth session refresh client master encryption signing bot license \

@@ -95,6 +95,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether a name in front of a mark announces no value of its own.
 fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
+    // `:param token: The token`
+    let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
+    let documented = ends_with_one_of(before, ":param :type @param \\param");
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
@@ -105,7 +108,7 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
         until(near.trim_start_matches(['"', '\'', '`', '\\']), "\"'`\\")
     };
     mark.quoted && mark.colon && is_operand(run)
-        || (is_documented(run) || is_resource(run)) && !assigns()
+        || (documented || is_resource(run)) && !assigns()
         || is_type(run)
         // `typeof token === "string"`
         || run.before().ends_with("typeof ") && mark.compares && is_kind(kind())
@@ -376,6 +379,8 @@ impl Pair<'_> {
             self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
         // `src/password.js:40:9`
         let line = place && is_file(name) && value.split(':').all(is_small_number);
+        // `KeyError: 'x'`, `missing key: x`
+        let failure = ends_with_one_of(name, "error exception err failure missing invalid expired");
         if self.bare && prose || line {
             return false;
         }
@@ -388,7 +393,7 @@ impl Pair<'_> {
             false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') || run.before().ends_with("GnuPG ") => false,
-            false => looks_secret(inside(value)) && !place && !is_failure(name),
+            false => looks_secret(inside(value)) && !place && !failure,
         }
     }
 }
@@ -400,12 +405,6 @@ fn is_operand(run: Run<'_>) -> bool {
     ["== ", "!= ", "-> ", " in ", "case "]
         .iter()
         .any(|end| before.ends_with(end))
-}
-
-/// Returns whether the name is that of a parameter that is documented: `:param token: The token`.
-fn is_documented(run: Run<'_>) -> bool {
-    let before = run.behind(16).strip_suffix(' ');
-    before.is_some_and(|before| ends_with_one_of(before, ":param :type @param \\param"))
 }
 
 /// Returns whether the run is `pass` beside the name of a user, a host or a service.

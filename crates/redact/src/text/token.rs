@@ -25,16 +25,18 @@ pub(super) fn find(run: Run<'_>) -> Option<Secret<'_>> {
         before = byte;
         if let Some((rule, len)) = starts.then(|| length(run, i)).flatten() {
             let (start, end) = (run.at + i, run.at + i + len);
-            return Some((rule, start..continued(run.text, end)));
+            // In a token there may be marks that end a run.
+            let rest = &run.text[end..];
+            let goes_on = rest.starts_with(['=', '%', '|']) && !rest.starts_with("%2");
+            let end = if goes_on {
+                bare_end(run.text, end)
+            } else {
+                end
+            };
+            return Some((rule, start..end));
         }
     }
     marked(run).filter(|(rule, _)| run.rules.allows(rule))
-}
-
-/// The end of a token in which there are marks that end a run.
-fn continued(text: &str, end: usize) -> usize {
-    let goes_on = text[end..].starts_with(['=', '%', '|']) && !text[end..].starts_with("%2");
-    if goes_on { bare_end(text, end) } else { end }
 }
 
 /// The id of a rule, and whether a text begins with its form.
