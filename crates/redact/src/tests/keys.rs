@@ -40,6 +40,34 @@ fn common_names_are_as_strong_when_they_are_taken_apart() {
     assert!(names.all(|name| rules.strength(name) == crate::keys::Strength::Strong));
 }
 
+#[test]
+fn lists_of_words_are_in_the_order_of_their_bits() {
+    let kinds = [
+        ("strong", words::STRONG),
+        ("weak", words::WEAK),
+        ("whole", words::WHOLE),
+        ("sure", words::SURE),
+        ("vague", words::VAGUE),
+        ("harmless", words::HARMLESS),
+        ("phrase", words::PHRASE),
+        ("quantity", words::QUANTITY),
+        ("count", words::COUNT),
+        ("counts", words::COUNTS),
+        ("failure", words::FAILURE),
+        ("described", words::DESCRIBED),
+        ("failing", words::FAILING),
+        ("noun", words::NOUN),
+        ("kind", words::KIND),
+    ];
+    let names = include_str!("../words.txt").lines();
+    let names: Vec<_> = names
+        .filter_map(|line| Some(line.split_once(": ")?.0))
+        .collect();
+    assert_eq!(names, kinds.map(|(name, _)| name));
+    let bits = words::lists().map(|(kind, _)| kind);
+    assert!(bits.eq(kinds.map(|(_, kind)| kind)));
+}
+
 /// No sensitive word slips through the filter.
 #[test]
 fn the_filter_stops_every_word() {
