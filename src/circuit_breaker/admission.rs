@@ -238,9 +238,8 @@ impl Admitted {
         if succeeded {
             self.breaker.0.prove(&self.info);
         }
-        let (circuit, pass) = (self.breaker.circuit(), self.passes.pass);
-        let ignores = || circuit.cell.ignores(pass, Some(Verdict::SUCCESS));
-        if !(succeeded && (ignores() || circuit.counts(pass))) {
+        let cell = &self.breaker.circuit().cell;
+        if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
         // A neutral result does not show that there is such a tool. After the verdict: a listener

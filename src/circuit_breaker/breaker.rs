@@ -275,9 +275,9 @@ impl Permit {
         self.end(Report::of(Verdict::FAILURE))
     }
 
-    pub(super) fn end(&mut self, report: Report<'_>) -> bool {
-        let (passes, own) = (self.passes.take(), self.call.take());
-        let call = report.call.or(own.as_ref());
+    fn end(&mut self, report: Report<'_>) -> bool {
+        let (passes, call) = (self.passes.take(), self.call.take());
+        let call = call.as_ref();
         passes.is_some_and(|passes| self.breaker.end(passes, Report { call, ..report }))
     }
 }

@@ -10,7 +10,6 @@ use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 #[cfg(not(toolcall_loom))]
 use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 use std::{
-    mem,
     sync::{
         Arc, PoisonError,
         atomic::Ordering::{Acquire, Release},
@@ -108,17 +107,11 @@ impl Kept {
             return Err(refused);
         }
         let (pass, transition) = self.machine.admit();
-        let mut passes = Admission {
-            pass,
-            own: self.principals.first(),
+        let own = match call.and_then(|call| self.principals.of(call, self.machine.now)) {
+            Some(own) => own.admit().0,
+            None => self.principals.first(),
         };
-        // A ping goes first, and the call asks again after it.
-        if !(self.machine.rules.pings && pass.is_probe())
-            && let Some(own) = call.and_then(|call| self.principals.of(call, self.machine.now))
-        {
-            passes.own = own.admit().0;
-        }
-        Ok((passes, transition))
+        Ok((Admission { pass, own }, transition))
     }
 
     /// Returns the next end of a probe, and when to look again even without one, if a call would be
@@ -132,12 +125,6 @@ impl Kept {
         let rest = refused.filter(|refused| refused.is_half_open)?.retry_after;
         let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
         Some((verdicts.notified_owned(), rest))
-    }
-
-    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
-    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
-        self.used = self.machine.now;
-        self.principals.is_empty() && self.machine.counts_success(pass)
     }
 
     /// Takes the end of a call for its principal alone. An error: there is no place for it.
@@ -155,13 +142,6 @@ impl Kept {
     pub(super) fn keep(&mut self) -> Keep {
         let of_principals = self.principals.keep(self.machine.now);
         self.machine.keep(self.used).max(of_principals)
-    }
-
-    /// Returns the calls to wake, if something has changed that they wait for.
-    fn news(&mut self) -> Option<Arc<Notify>> {
-        let of_all = mem::take(&mut self.machine.has_news);
-        let of_principal = mem::take(&mut self.principals.has_news);
-        self.verdicts.clone().filter(|_| of_all || of_principal)
     }
 }
 
@@ -198,12 +178,6 @@ impl Cell {
         generation(word) == pass.generation && word & flag != 0
     }
 
-    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
-    pub(super) fn counts(&self, rules: &Rules, pass: Pass, now: impl FnOnce() -> Duration) -> bool {
-        let counts = |kept: &mut Kept| kept.counts_success(pass);
-        rules.only_count_successes() && self.peek(now(), counts) == Some(true)
-    }
-
     /// Looks at the state, if there is one. No change is published that lets more calls pass.
     pub(super) fn peek<T>(&self, now: Duration, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         let mut kept = self.lock();
@@ -229,7 +203,7 @@ impl Cell {
         let state = kept.get_or_insert_with(new);
         state.used = state.machine.at(now).now;
         let result = work(state);
-        let verdicts = state.news();
+        let verdicts = state.verdicts.clone();
         self.word.store(state.word(), Release);
         drop(kept);
         if let Some(verdicts) = verdicts {

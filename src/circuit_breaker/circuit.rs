@@ -15,10 +15,8 @@ use tokio::{
 
 use super::{
     cell::{Cell, Kept},
-    probe::Ping,
     rules::Rules,
     snapshot::Refused,
-    state::Pass,
     weak::WeakFailures,
     window::Verdict,
 };
@@ -47,8 +45,6 @@ type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     pub(super) rules: Arc<Rules>,
-    /// Sent in place of a probe.
-    pub(super) ping: Option<Ping>,
     /// [`Count::ToolFailure`] is a failure.
     pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
@@ -211,12 +207,6 @@ impl Circuit {
     /// Changes the state.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
         self.cell.with(self.shared.rules(), self.shared.now(), work)
-    }
-
-    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
-    pub(super) fn counts(&self, pass: Pass) -> bool {
-        let shared = &self.shared;
-        self.cell.counts(shared.rules(), pass, || shared.now())
     }
 
     /// Looks at the state, if there is one.

@@ -9,9 +9,8 @@ use tower_layer::Layer;
 use super::{
     circuit::{Circuit, Settings, Shared},
     handle::CircuitBreakerHandle,
-    probe::{Kind, Ping, Probe},
-    rules::{Rules, Trip},
-    service::{Breakers, CircuitBreaker},
+    rules::{Probe, Rules, Trip},
+    service::CircuitBreaker,
     weak::WeakFailures,
 };
 use crate::{
@@ -30,8 +29,8 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct CircuitBreakerLayer<C = ByError> {
-    breakers: CircuitBreakerHandle,
-    classifier: C,
+    pub(super) breakers: CircuitBreakerHandle,
+    pub(super) classifier: C,
 }
 
 impl CircuitBreakerLayer {
@@ -64,11 +63,7 @@ impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
     type Service = CircuitBreaker<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let gate = Breakers {
-            handle: self.breakers.clone(),
-            classifier: self.classifier.clone(),
-        };
-        CircuitBreaker::new(inner, gate)
+        CircuitBreaker::new(inner, self.clone())
     }
 }
 
@@ -184,16 +179,11 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what shows a half-open breaker whether the tool works again: any call, only calls that
-    /// may run twice, or a ping. Default: [any call](Probe::any_call). Admissions [by
+    /// Sets what shows a half-open breaker whether the tool works again: any call, or only calls
+    /// that may run twice. Default: [any call](Probe::any_call). Admissions [by
     /// hand](super::Breaker::admit) are not asked.
     pub fn with_probe(mut self, probe: Probe) -> Self {
-        self.rules().safe_probes = matches!(probe.0, Kind::SafeCalls);
-        self.rules().pings = matches!(probe.0, Kind::Ping(_));
-        self.settings.ping = match probe.0 {
-            Kind::Ping(ping) => Some(ping),
-            Kind::AnyCall | Kind::SafeCalls => None,
-        };
+        self.rules().safe_probes = probe.is_safe;
         self
     }
 
@@ -318,15 +308,7 @@ impl<C> CircuitBreakerBuilder<C> {
     /// If a breaker with these settings could never open, or never close again, or if a setting is
     /// beyond its bound. The error names the setting.
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
-        let Settings { rules, ping, .. } = &self.settings;
-        rules.check()?;
-        if let Some(Ping { limit, .. }) = ping {
-            let reason = "the limit of the ping is zero: none could succeed";
-            refuse_if(limit.is_zero(), "probe", reason)?;
-            let reason =
-                "the limit of the ping is longer than `probe_lease`: another would start meanwhile";
-            refuse_if(*limit > rules.lease, "probe", reason)?;
-        }
+        self.settings.rules.check()?;
         self.keys.check()?;
         let reason = "they tell of a tool, and `tool_failures` do not count for this key";
         let is_bad = self.settings.counts_reported && !self.counts_tools();

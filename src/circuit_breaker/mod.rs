@@ -133,8 +133,7 @@
 //!
 //! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
 //! is still broken halfway, its caller does not know what has happened.
-//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls) alone,
-//! or sends a [ping](Probe::ping) of yours in place of a call.
+//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls) alone.
 //!
 //! # A server's breaker and a tool's
 //!
@@ -237,7 +236,6 @@ mod layer;
 mod loom;
 #[cfg(all(test, not(toolcall_loom)))]
 mod model;
-mod probe;
 mod rules;
 mod server;
 mod service;
@@ -250,8 +248,7 @@ pub use self::{
     breaker::{Breaker, Permit},
     handle::{CircuitBreakerHandle, Transitions},
     layer::{CircuitBreakerBuilder, CircuitBreakerLayer},
-    probe::Probe,
-    rules::{MAX_PROBES, MAX_WINDOW_CALLS, Rates, Trip},
+    rules::{MAX_PROBES, MAX_WINDOW_CALLS, Probe, Rates, Trip},
     service::{CircuitBreaker, ResponseFuture},
     snapshot::BreakerSnapshot,
     weak::{PrincipalRefused, WeakFailures},

@@ -210,6 +210,42 @@ impl Rates {
     }
 }
 
+/// The evidence that the tool works again, for a half-open breaker. See
+/// [`with_probe`](super::CircuitBreakerBuilder::with_probe).
+///
+/// ```
+/// use tower_toolcall::circuit_breaker::{CircuitBreakerLayer, Probe};
+///
+/// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+/// // A payment is no probe.
+/// let safe = CircuitBreakerLayer::builder().with_probe(Probe::safe_calls()).build()?;
+/// # let _ = safe; Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct Probe {
+    pub(super) is_safe: bool,
+}
+
+impl Probe {
+    /// The next call, whatever it is. The default.
+    pub fn any_call() -> Self {
+        Self::default()
+    }
+
+    /// The next call that may run twice: its [replay safety](crate::ToolCall::replay_safety) is
+    /// [`Safe`](crate::ReplaySafety::Safe), as an [identity layer](crate::identity) or the caller
+    /// has written it on the call (what a retry policy alone knows is not seen). Others are refused
+    /// meanwhile, and take no probe's place.
+    ///
+    /// A breaker whose calls are all of another kind is not open for ever: if no safe call has
+    /// closed it within another open period, any call may be the probe. So a tool that cannot run
+    /// twice, such as a payment, is refused for two periods instead of one.
+    pub fn safe_calls() -> Self {
+        Self { is_safe: true }
+    }
+}
+
 /// The settings of the state machine.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
@@ -226,8 +262,6 @@ pub(super) struct Rules {
     /// The place of a probe is kept for calls that may be one also after many without a
     /// verdict: there are calls that must not be.
     pub(super) safe_probes: bool,
-    /// A ping is sent in place of a probe.
-    pub(super) pings: bool,
     /// Those of breakers that are the health of servers: each failed attempt to connect counts, and
     /// not only the outage.
     pub(super) of_servers: bool,
@@ -245,7 +279,6 @@ impl Default for Rules {
             lease: Duration::from_secs(120),
             probe_wait: Duration::ZERO,
             safe_probes: false,
-            pings: false,
             of_servers: false,
         }
     }
@@ -280,12 +313,6 @@ impl Rules {
     /// Returns whether a call with this duration counts as slow.
     pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.slow_call().is_some_and(|limit| elapsed() >= limit)
-    }
-
-    /// Returns whether successes are counted in a window of time, however long they took.
-    pub(super) fn only_count_successes(&self) -> bool {
-        let is_over_time = |rates: &Rates| matches!(rates.span, Span::Time(_));
-        self.slow_call().is_none() && matches!(&self.trip, Kind::Rates(it) if is_over_time(it))
     }
 
     /// The duration from which a call is slow, if that matters.

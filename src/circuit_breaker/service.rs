@@ -1,21 +1,13 @@
 use std::{
-    sync::{Mutex, PoisonError},
+    pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
-use futures_util::future::BoxFuture;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
-    admission::Admitted,
-    breaker::{Breaker, Permit},
-    circuit::{End, Report},
-    handle::CircuitBreakerHandle,
-    probe::Ping,
-    snapshot::Refused,
-    state::Pass,
-    window::Verdict,
+    admission::Admitted, breaker::Breaker, circuit::End, handle::CircuitBreakerHandle,
+    layer::CircuitBreakerLayer, snapshot::Refused, state::Pass,
 };
 use crate::{
     call::{CallInfo, ToolCall},
@@ -26,24 +18,15 @@ use crate::{
 };
 
 /// Stops calling a tool that is broken. See the [module docs](super) for an example.
-pub type CircuitBreaker<S, C = ByError> = Gated<S, Breakers<C>>;
+pub type CircuitBreaker<S, C = ByError> = Gated<S, CircuitBreakerLayer<C>>;
 
 /// Response future for [`CircuitBreaker`].
 pub type ResponseFuture<S, F, C> = Flow<S, F, Entrant<C>>;
 
-/// The breakers of one layer value.
-#[derive(Clone)]
-pub struct Breakers<C> {
-    pub(super) handle: CircuitBreakerHandle,
-    pub(super) classifier: C,
-}
-
-crate::text::opaque_debug!({C} Breakers<C>);
-
 impl<S, C> CircuitBreaker<S, C> {
     /// A handle on its breakers, which are its layer's.
     pub fn handle(&self) -> CircuitBreakerHandle {
-        self.gate.handle.clone()
+        self.gate.handle()
     }
 }
 
@@ -57,7 +40,7 @@ pub struct Entrant<C> {
 
 crate::text::opaque_debug!({C} Entrant<C>);
 
-impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
+impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
     type Ticket = Entrant<C>;
 
     /// Takes no permit: a permit is taken when the call is about to run.
@@ -65,7 +48,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for Breakers<C> {
     #[inline(always)]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
-        let breaker = self.handle.keep(&info);
+        let breaker = self.breakers.keep(&info);
         let entrant = Entrant {
             // It is admitted later.
             admitted: Admitted {
@@ -103,13 +86,13 @@ impl<C> Entrant<C> {
             return Err(breaker.refused(Some(info), refused));
         }
         let now = Instant::now();
-        let turn = self.turn.0.get_or_insert_default();
-        let latest = *turn.latest.get_or_insert_with(|| now + most);
+        let latest = self.turn.0.as_ref().map_or(now + most, |it| it.latest);
         if now >= latest {
             return Err(breaker.refused(Some(info), refused));
         }
         let may_probe = circuit.may_probe(call);
-        turn.begin(verdict(breaker.clone(), info.clone(), may_probe, latest));
+        let verdict = Box::pin(verdict(breaker.clone(), info.clone(), may_probe, latest));
+        self.turn = Cold::new(Turn { latest, verdict });
         Ok(Step::Wait)
     }
 }
@@ -150,33 +133,17 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         call.share_limit();
         let Admitted { breaker, info, .. } = &self.admitted;
-        if let Some(passes) = breaker.circuit().cell.pass() {
-            // An equal value is not written: the copy of the ticket that follows would wait for it.
-            if passes != Pass::FIRST.into() {
-                self.admitted.passes = passes;
-            }
-            return Ok(Step::Go);
-        }
-        let passes = match breaker.decide(Some((call, info))) {
-            Ok(passes) => passes,
+        match breaker.admit_call(Some((call, info))) {
+            Ok(passes) => self.admitted.passes = passes,
             Err(refused) => return self.wait_or_refuse(call, refused),
-        };
-        if passes.pass.is_probe()
-            && let Some(Ping { send, limit }) = &breaker.circuit().shared.settings.ping
-        {
-            let permit = Permit::new(breaker, Some(passes), None);
-            let wait = ping(send(info), *limit, permit, info.clone());
-            self.turn.0.get_or_insert_default().begin(wait);
-            return Ok(Step::Wait);
         }
-        self.admitted.passes = passes;
         Ok(Step::Go)
     }
 
     fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         loop {
             if let Some(turn) = &mut *self.turn.0 {
-                ready!(turn.poll(cx));
+                ready!(turn.verdict.as_mut().poll(cx));
             }
             let Some(refused) = self.admitted.refuses() else {
                 return Poll::Ready(Ok(None));
@@ -220,31 +187,12 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     }
 }
 
-/// The waits of a call before it is sent.
-#[derive(Default)]
+/// The waits of a call for verdicts.
 struct Turn {
-    /// The end of the waits for verdicts, once one has begun.
-    latest: Option<Instant>,
-    // In a mutex that is never locked, so that the future of the call is `Sync` although a ping
-    // need not be.
-    wait: Mutex<Option<BoxFuture<'static, ()>>>,
-}
-
-impl Turn {
-    /// Begins a wait. Dropped unfinished, a ping gives the probe's place back.
-    fn begin(&mut self, wait: impl Future<Output = ()> + Send + 'static) {
-        self.wait = Mutex::new(Some(Box::pin(wait)));
-    }
-
-    /// Ready once the call asks again whether it is admitted.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let wait = self.wait.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waits) = wait {
-            ready!(waits.as_mut().poll(cx));
-            *wait = None;
-        }
-        Poll::Ready(())
-    }
+    /// The end of all of them.
+    latest: Instant,
+    /// The present one.
+    verdict: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
@@ -259,21 +207,4 @@ async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Inst
         let until = now.checked_add(rest).map_or(latest, |at| at.min(latest));
         _ = timeout_at(until, verdict).await;
     }
-}
-
-/// Waits for the ping that is sent in place of a call, and counts its end.
-async fn ping(sent: BoxFuture<'static, bool>, limit: Duration, mut permit: Permit, call: CallInfo) {
-    // A tie is a success.
-    let verdict = match timeout(limit, sent).await {
-        Ok(true) => Verdict::SUCCESS,
-        _ => Verdict::FAILURE,
-    };
-    // Its failure is part of the outage that goes on.
-    let circuit = permit.breaker.circuit();
-    let outage = circuit.peek(|kept| kept.machine.outage()).flatten();
-    permit.end(Report {
-        outage: outage.as_ref(),
-        call: Some(&call),
-        ..Report::of(verdict)
-    });
 }

@@ -71,8 +71,6 @@ pub(super) struct Machine {
     pub(super) since: Duration,
     /// Results that came in a later state than the one that admitted them.
     stale: u64,
-    /// The state has changed, or a probe has ended, and no call that waits for that knows it yet.
-    pub(super) has_news: bool,
 }
 
 /// An admission: what its result has to come with.
@@ -256,11 +254,6 @@ impl Machine {
         lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
     }
 
-    /// That lost connection, unless there is another one.
-    pub(super) fn outage(&self) -> Option<Outage> {
-        self.lost.clone().filter(|lost| !lost.is_over())
-    }
-
     /// Returns whether a half-open breaker admits one more call.
     fn has_place(&self) -> bool {
         // At most u32::MAX places, each of them a probe that is running.
@@ -308,20 +301,11 @@ impl Machine {
         let running = self.probes.len();
         self.probes.retain(|(ticket, _)| *ticket != pass.ticket);
         let is_freed = self.probes.len() < running;
-        self.has_news |= is_freed;
         match verdict {
             Some(_) => self.undecided = 0,
             None => self.undecided += u32::from(is_freed),
         }
         self.count(verdict?, outage)
-    }
-
-    /// Counts a success that changes nothing but a window of time. Returns whether it is one.
-    pub(super) fn counts_success(&mut self, pass: Pass) -> bool {
-        self.state == BreakerState::Closed
-            && self.generation == pass.generation
-            && self.failed_probes == 0
-            && self.window.counts_success(&self.rules.trip, self.now)
     }
 
     /// Returns whether a failure is part of an outage that has counted. A half-open breaker then
@@ -536,7 +520,6 @@ impl Machine {
             (self.lost, self.adopted) = (None, false);
         }
         self.generation = self.generation.wrapping_add(1);
-        self.has_news = true;
         if state.is_open() {
             self.last_opening = Some(Opened {
                 cause: OpenCause {

@@ -179,22 +179,6 @@ impl Window {
         }
     }
 
-    /// Counts a success in a window of time, unless it opens the breaker. Returns whether it was
-    /// counted.
-    pub(super) fn counts_success(&mut self, trip: &Kind, now: Duration) -> bool {
-        let (Self::Time(buckets), Kind::Rates(rates)) = (self, trip) else {
-            return false;
-        };
-        buckets.advance(now);
-        let mut next = buckets.tally;
-        next.merge(Tally::of(1));
-        let counts = rates.verdict(next).is_none();
-        if counts {
-            buckets.add(Tally::of(1));
-        }
-        counts
-    }
-
     /// Returns the counts of the window `now`.
     pub(super) fn tally(&mut self, now: Duration) -> Tally {
         let failures = match self {

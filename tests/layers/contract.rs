@@ -10,7 +10,7 @@ use tower_toolcall::{
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::{CheckLayer, check_fn},
-    circuit_breaker::{CircuitBreakerLayer, Probe, Rates},
+    circuit_breaker::{CircuitBreakerLayer, Rates},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
@@ -107,17 +107,6 @@ contract!(
     deadline_with_drain,
     DeadlineLayer::new(Duration::from_secs(60))
         .with_drain(Duration::from_secs(1))
-        .unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    circuit_breaker_with_ping,
-    CircuitBreakerLayer::builder()
-        .with_probe(Probe::ping(Duration::from_secs(1), |_| async {
-            Ok::<_, ToolError>(())
-        }))
-        .build()
         .unwrap(),
     Readiness::Eager,
     Panics::Pass

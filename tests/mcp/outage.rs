@@ -33,7 +33,7 @@ use tokio::{
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 use tower_toolcall::{
     AnyError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError,
-    circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer, Probe},
+    circuit_breaker::{BreakerState, CircuitBreakerHandle, CircuitBreakerLayer},
     health::{Availability, Health},
     identity::Resolve,
     redact::Rules,
@@ -291,37 +291,25 @@ async fn a_tool_that_kills_its_server_opens_its_breaker() {
 /// D2: the breaker is open for the lost connection, and probes when there is another one.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_is_open_for_a_lost_connection_probes_when_it_is_back() {
-    let ping = |server: McpServer| {
-        Probe::ping(Duration::from_secs(5), move |_| {
-            server.clone().oneshot(echo())
+    for (seconds, soon) in [(0, SOON), (10, SOON), (120, 2 * SOON)] {
+        let (lab, breaker) = (Lab::new(), tripping(1));
+        let server = lab.mcp();
+        server.connect().await.unwrap();
+        let tools = readme(server, breaker.clone());
+        tools.clone().oneshot(echo()).await.unwrap();
+        lab.stop(How::Refuses);
+        let took = first_success(&tools, echo, async || {
+            while failed(&breaker.handle())[0].0 == BreakerState::Closed {
+                sleep(Duration::from_millis(1)).await;
+            }
+            sleep(Duration::from_secs(seconds)).await;
+            lab.set(How::Works);
         })
-    };
-    for pings in [false, true] {
-        for (seconds, soon) in [(0, SOON), (10, SOON), (120, 2 * SOON)] {
-            let (lab, breaker) = (Lab::new(), CircuitBreakerLayer::builder().with_trip(1));
-            let server = lab.mcp();
-            let breaker = match pings {
-                true => breaker.with_probe(ping(server.clone())),
-                false => breaker,
-            };
-            let breaker = breaker.build().unwrap();
-            server.connect().await.unwrap();
-            let tools = readme(server, breaker.clone());
-            tools.clone().oneshot(echo()).await.unwrap();
-            lab.stop(How::Refuses);
-            let took = first_success(&tools, echo, async || {
-                while failed(&breaker.handle())[0].0 == BreakerState::Closed {
-                    sleep(Duration::from_millis(1)).await;
-                }
-                sleep(Duration::from_secs(seconds)).await;
-                lab.set(How::Works);
-            })
-            .await;
-            // The delay between attempts is 1 to 1.25 % of an outage.
-            assert!(took < soon, "{seconds} s away, {pings}: {took:?}");
-            let seen = failed(&breaker.handle());
-            assert_eq!(seen, [(BreakerState::Closed, 1)], "{pings}");
-        }
+        .await;
+        // The delay between attempts is 1 to 1.25 % of an outage.
+        assert!(took < soon, "{seconds} s away: {took:?}");
+        let seen = failed(&breaker.handle());
+        assert_eq!(seen, [(BreakerState::Closed, 1)]);
     }
 }
 

@@ -1,19 +1,12 @@
-//! C3, C10, R6: which calls are probes, and pings in their place.
+//! C3, C10, R6: which calls are probes.
 
-use std::{
-    future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use http::StatusCode;
 use tokio::{
     sync::Semaphore,
-    time::{Instant, advance, sleep, timeout},
+    time::{Instant, advance, timeout},
 };
 use tokio_test::{assert_pending, assert_ready, task};
 use tokio_util::sync::CancellationToken;
@@ -21,14 +14,13 @@ use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
     circuit_breaker::{
-        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, Transition,
-        TransitionReason, Trip,
+        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, Trip,
     },
     outcome::ByError,
 };
 use tower_toolcall_test::{Script, Step};
 
-use super::{Rig, default_rig, fails, kind, ok, secs, tool, transitions};
+use super::{Rig, default_rig, fails, kind, ok, secs, tool};
 use crate::kit::call;
 
 fn safe() -> ToolCall {
@@ -179,24 +171,6 @@ async fn a_wait_for_a_verdict_is_bounded_where_the_service_is_not_ready() {
     advance(secs(20)).await;
     places.add_permits(1);
     waits.await.unwrap();
-}
-
-/// D11: a call that waits, pings, and waits again.
-#[tokio::test(start_paused = true)]
-async fn a_ping_does_not_restart_the_wait_for_a_verdict() {
-    let probe = Pings::default().probe(Some(secs(1)), Ok(()));
-    let builder = CircuitBreakerLayer::builder().with_probe_wait(secs(10));
-    let rig = Rig::new(builder.with_probes(2).with_probe(probe));
-    rig.half_opens().await;
-    let [one, _other] = [(); 2].map(|()| rig.breaker().admit().unwrap());
-    let begun = Instant::now();
-    let leaves = async {
-        sleep(secs(8)).await;
-        drop(one);
-    };
-    let (refused, ()) = tokio::join!(rig.send(call()), leaves);
-    assert_eq!(kind(refused), ErrorKind::CircuitOpen);
-    assert_eq!(begun.elapsed(), secs(10));
 }
 
 /// D11: the caller cancels while the call waits.
@@ -407,244 +381,5 @@ async fn an_error_that_does_not_come_from_the_tool_leaves_the_breaker_half_open(
         rig.ask(Step::error(error.clone())).await.unwrap_err();
         assert_eq!(rig.breaker().state(), BreakerState::HalfOpen, "{error}");
         assert_eq!(rig.breaker().snapshot().probes, 0, "{error}");
-    }
-}
-
-/// A ping that answers what the test says, after a while.
-#[derive(Clone, Default)]
-struct Pings {
-    sent: Arc<AtomicU32>,
-    running: Arc<AtomicU32>,
-}
-
-/// Counts the pings that are under way.
-struct Running(Arc<AtomicU32>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
-    }
-}
-
-impl Pings {
-    /// Each takes so long; `None`: for ever.
-    fn probe(&self, takes: Option<Duration>, answer: Result<(), ErrorKind>) -> Probe {
-        let pings = self.clone();
-        Probe::ping(secs(5), move |call| {
-            assert_eq!((call.server(), call.tool()), (Some("docs"), "search"));
-            pings.sent.fetch_add(1, SeqCst);
-            pings.running.fetch_add(1, SeqCst);
-            let running = Running(pings.running.clone());
-            async move {
-                let _running = running;
-                match takes {
-                    Some(Duration::ZERO) => {}
-                    Some(takes) => sleep(takes).await,
-                    None => pending().await,
-                }
-                answer
-            }
-        })
-    }
-
-    fn rig(&self, takes: Option<Duration>, answer: Result<(), ErrorKind>) -> Rig {
-        let probe = self.probe(takes, answer);
-        Rig::new(CircuitBreakerLayer::builder().with_probe(probe))
-    }
-
-    fn counts(&self) -> (u32, u32) {
-        (self.sent.load(SeqCst), self.running.load(SeqCst))
-    }
-}
-
-const FAILS: Result<(), ErrorKind> = Err(ErrorKind::ConnectionFailed);
-
-/// C3: the call that would be the probe is sent once its ping has succeeded, and closes nothing
-/// itself.
-#[tokio::test(start_paused = true)]
-async fn a_ping_that_succeeds_closes_the_breaker_before_the_call() {
-    for takes in [Duration::ZERO, secs(2)] {
-        let pings = Pings::default();
-        let rig = pings.rig(Some(takes), Ok(()));
-        rig.half_opens().await;
-        let (before, start) = (rig.tool.count(), Instant::now());
-        // As any call of a closed breaker: one failure.
-        assert_eq!(kind(rig.ask(fails()).await), ErrorKind::Upstream);
-        assert_eq!((rig.tool.count(), start.elapsed()), (before + 1, takes));
-        assert_eq!(pings.counts(), (1, 0));
-        assert_eq!(rig.breaker().state(), BreakerState::Closed);
-        assert_eq!(rig.breaker().snapshot().failures, 1);
-    }
-}
-
-/// C3: its failure is that of a probe, and no call has reached the tool.
-#[tokio::test(start_paused = true)]
-async fn a_ping_that_fails_or_is_late_opens_the_breaker_again() {
-    for (takes, answer, expected) in [(Some(secs(2)), FAILS, 2), (None, Ok(()), 5)] {
-        let pings = Pings::default();
-        let seen = transitions();
-        let probe = pings.probe(takes, answer);
-        let builder = CircuitBreakerLayer::builder().with_listener(seen.clone());
-        let rig = Rig::new(builder.with_probe(probe));
-        rig.half_opens().await;
-        let (before, start) = (rig.tool.count(), Instant::now());
-        let error = rig.send(call().with_id("c9")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::CircuitOpen);
-        assert_eq!(error.execution(), Execution::NotStarted);
-        assert_eq!(error.retry_after(), Some(secs(60)));
-        assert_eq!(
-            (rig.tool.count(), start.elapsed()),
-            (before, secs(expected))
-        );
-        assert_eq!(pings.counts(), (1, 0));
-        let last: (Transition, _) = seen.take().pop().unwrap();
-        assert_eq!(last.0.reason, TransitionReason::ProbeFailed);
-        assert_eq!(last.1.as_deref(), Some("c9"));
-    }
-}
-
-/// C3: one ping at a time; other calls are refused meanwhile.
-#[tokio::test(start_paused = true)]
-async fn there_is_one_ping_at_a_time() {
-    let pings = Pings::default();
-    let rig = pings.rig(Some(secs(2)), Ok(()));
-    rig.half_opens().await;
-    let mut first = task::spawn(rig.svc.clone().oneshot(call()));
-    assert_pending!(first.poll());
-    for _ in 0..3 {
-        assert_eq!(kind(rig.send(call()).await), ErrorKind::CircuitOpen);
-    }
-    assert_eq!(pings.counts(), (1, 1));
-    rig.tool.set_then(ok());
-    first.await.unwrap();
-    rig.send(call()).await.unwrap();
-}
-
-/// C10: a call that is dropped takes its ping with it, and the next one pings, however often.
-#[tokio::test(start_paused = true)]
-async fn a_dropped_ping_is_passed_on() {
-    let pings = Pings::default();
-    let rig = pings.rig(Some(secs(2)), Ok(()));
-    rig.half_opens().await;
-    for n in 1..=4 {
-        let mut dropped = task::spawn(rig.svc.clone().oneshot(call()));
-        assert_pending!(dropped.poll());
-        assert_eq!(pings.counts(), (n, 1));
-        drop(dropped);
-        assert_eq!(pings.counts(), (n, 0));
-        assert_eq!(rig.breaker().snapshot().probes, 0);
-    }
-    rig.tool.set_then(ok());
-    rig.send(call()).await.unwrap();
-    assert_eq!(
-        (pings.counts(), rig.breaker().state()),
-        ((5, 0), BreakerState::Closed)
-    );
-}
-
-/// T5: the deadline of the call bounds its wait; that the caller was in a hurry is no verdict.
-#[tokio::test(start_paused = true)]
-async fn a_ping_ends_at_the_deadline_of_its_call() {
-    let pings = Pings::default();
-    let rig = pings.rig(None, Ok(()));
-    rig.half_opens().await;
-    let start = Instant::now();
-    let error = rig
-        .send(call().with_deadline(start + secs(1)))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), start.elapsed()),
-        (ErrorKind::DeadlineExceeded, secs(1))
-    );
-    assert_eq!(error.execution(), Execution::NotStarted);
-    assert_eq!(rig.breaker().snapshot().probes, 0);
-    assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
-}
-
-/// C3: as many pings as probes have to succeed, all by the one call.
-#[tokio::test(start_paused = true)]
-async fn a_call_pings_until_the_breaker_is_closed() {
-    let pings = Pings::default();
-    let probe = pings.probe(Some(secs(1)), Ok(()));
-    let rig = Rig::new(
-        CircuitBreakerLayer::builder()
-            .with_probes(3)
-            .with_probe(probe),
-    );
-    rig.half_opens().await;
-    rig.ask(ok()).await.unwrap();
-    assert_eq!(
-        (pings.counts(), rig.breaker().state()),
-        ((3, 0), BreakerState::Closed)
-    );
-}
-
-/// Rule 3d: nothing sleeps on a reservation.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_pings_holds_no_place_of_the_service_below() {
-    let pings = Pings::default();
-    let layer = CircuitBreakerLayer::builder()
-        .with_probe(pings.probe(Some(secs(2)), Ok(())))
-        .build()
-        .unwrap();
-    let places = Arc::new(Semaphore::new(1));
-    let tool = Script::always(Step::ok("answer"));
-    let limited = ConcurrencyLimit::with_semaphore(tool.clone(), Arc::clone(&places));
-    let svc = layer.layer(limited);
-    let breaker = layer.handle().breaker(&call());
-    for waits in [false, true] {
-        for _ in 0..5 {
-            breaker.record_failure();
-        }
-        advance(secs(60)).await;
-        let held = waits.then(|| Arc::clone(&places).try_acquire_owned().unwrap());
-        let mut running = task::spawn(svc.clone().oneshot(call()));
-        assert_pending!(running.poll());
-        drop(held);
-        if waits {
-            assert!(running.is_woken());
-            assert_pending!(running.poll());
-        }
-        assert_eq!((pings.counts().1, places.available_permits()), (1, 1));
-        advance(secs(2)).await;
-        assert_ready!(running.poll()).unwrap();
-    }
-    assert_eq!(tool.count(), 2);
-}
-
-/// C10: a ping that panics, when it is made or later, gives its place back and says nothing of the
-/// tool.
-#[tokio::test(start_paused = true)]
-async fn a_ping_that_panics_leaves_its_place() {
-    for at_once in [true, false] {
-        let ping = Probe::ping(secs(5), move |_| {
-            assert!(!at_once, "made");
-            async { panic!("run") as Result<(), ErrorKind> }
-        });
-        let rig = Rig::new(CircuitBreakerLayer::builder().with_probe(ping));
-        rig.half_opens().await;
-        for _ in 0..5 {
-            let call = tokio::spawn(rig.svc.clone().oneshot(call()));
-            assert!(call.await.unwrap_err().is_panic());
-            assert_eq!(rig.breaker().snapshot().probes, 0);
-            assert_eq!(rig.breaker().state(), BreakerState::HalfOpen);
-        }
-        rig.tool.set_then(ok());
-        rig.send(call()).await.unwrap();
-        assert_eq!(rig.breaker().state(), BreakerState::Closed);
-    }
-}
-
-/// A ping that is asked for and could never succeed, or be the only one.
-#[test]
-fn a_ping_needs_a_time_that_it_can_keep() {
-    for limit in [Duration::ZERO, secs(121)] {
-        let ping = Probe::ping(limit, |_| async { Ok::<_, ErrorKind>(()) });
-        let error = CircuitBreakerLayer::builder()
-            .with_probe(ping)
-            .build()
-            .unwrap_err();
-        assert!(error.to_string().contains("probe"), "{error}");
     }
 }

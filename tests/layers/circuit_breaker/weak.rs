@@ -533,19 +533,6 @@ async fn an_invented_id_is_not_the_verified_one_of_the_same_text() {
     rig.send(call().with_session_id("s1")).await.unwrap();
 }
 
-/// Trap 1: a ping takes no place of a probe of the principal.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_has_pinged_is_the_probe_of_its_principal() {
-    let ping = Probe::ping(secs(5), |_| async { Ok::<_, AnyError>(()) });
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe(ping));
-    for _ in 0..5 {
-        let _ = rig.ask_as("alice", boom()).await;
-    }
-    rig.half_opens().await;
-    rig.ask_as("alice", ok()).await.unwrap();
-    assert!(rig.breaker().principals().is_empty());
-}
-
 /// Trap 3: a call that its principal's circuit refuses is no probe without a verdict for the
 /// others.
 #[tokio::test(start_paused = true)]
