@@ -191,8 +191,7 @@ impl Breaker {
         let Circuit {
             shared, audience, ..
         } = self.circuit();
-        let listener = &shared.settings.listener;
-        listener.tell_with(Some(audience), true, event);
+        shared.listener.tell_with(Some(audience), true, event);
     }
 
     /// Emits a transition of this breaker, which does not name it yet. Those of servers are changes

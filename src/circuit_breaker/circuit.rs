@@ -43,22 +43,24 @@ type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
 
 /// The settings of a layer.
 #[derive(Clone, Default)]
-pub(super) struct Settings {
+pub struct Settings {
     pub(super) rules: Arc<Rules>,
-    /// [`Count::ToolFailure`] is a failure.
-    pub(super) counts_tools: bool,
+    /// [`Count::ToolFailure`] is a failure. `None`: it depends on the key.
+    pub(super) counts_tools: Option<bool>,
     pub(super) counts_reported: bool,
     pub(super) weak_failures: WeakFailures,
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
     /// Decides instead of `abandoned_after`.
     pub(super) abandoned_policy: Option<Arc<AbandonedFn>>,
-    pub(super) listener: Listener,
 }
+
+crate::text::debug_fields! { {} |_| Settings { rules, weak_failures, .. } }
 
 /// Shared by all breakers of one layer value.
 pub(super) struct Shared {
     pub(super) settings: Settings,
+    pub(super) listener: Listener,
     /// The places of principals with weak failures.
     pub(super) places: Arc<Units>,
     /// When a place was looked for last: for principals that were verified, and for others.
@@ -117,7 +119,7 @@ impl End {
         let fails = match count {
             Count::Success => false,
             Count::Failure => true,
-            Count::ToolFailure => settings().counts_tools,
+            Count::ToolFailure => settings().counts_tools == Some(true),
             Count::Neutral => outcome.is_reported_failure() && settings().counts_reported,
         };
         // The tool is alive: it has answered.

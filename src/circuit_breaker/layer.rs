@@ -15,12 +15,14 @@ use super::{
 };
 use crate::{
     config::{ConfigError, period, refuse_if},
-    error::ToolError,
-    event::{Listen, Listener},
+    event::Listener,
     flow::Abandoned,
     key::{Key, Keys},
-    kit::share::Units,
-    outcome::{ByError, Count, Outcome},
+    kit::{
+        keyed::{Classified, KeyedBuilder},
+        share::Units,
+    },
+    outcome::{ByError, Count},
 };
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.
@@ -72,32 +74,11 @@ crate::text::debug_fields! {
 }
 
 /// The settings of a [`CircuitBreakerLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct CircuitBreakerBuilder<C = ByError> {
-    settings: Settings,
-    keys: Keys,
-    counts_tools: Option<bool>,
-    classifier: C,
-}
+pub type CircuitBreakerBuilder<C = ByError> = KeyedBuilder<Settings, C>;
 
-impl Default for CircuitBreakerBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+impl Classified for Settings {}
 
 impl CircuitBreakerBuilder {
-    /// The default settings; see [`CircuitBreakerLayer::new`].
-    pub fn new() -> Self {
-        Self {
-            settings: Settings::default(),
-            keys: Keys::default(),
-            counts_tools: None,
-            classifier: ByError,
-        }
-    }
-
     /// The breakers of servers, for a registry that reports their availability.
     pub(crate) fn of_servers(
         threshold: u32,
@@ -111,7 +92,7 @@ impl CircuitBreakerBuilder {
             .with_probe_lease(period)
             .with_keys(Keys::by(Key::Server).at_most(max));
         builder.rules().of_servers = true;
-        builder.settings.listener = listener;
+        builder.listener = listener;
         builder.build_checked().handle()
     }
 
@@ -211,18 +192,11 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets which calls share a breaker, how many keys are kept, and which are known. See [`Keys`].
-    /// Default: one for each tool of each server; 10,000 are kept.
-    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
-        self.keys.set(keys);
-        self
-    }
-
     /// Sets whether failures that concern one tool alone count ([`Count::ToolFailure`]), such as an
     /// error of an unknown kind. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so
     /// that one tool's own errors do not stop a whole server.
     pub fn with_tool_failures(mut self, count: bool) -> Self {
-        self.counts_tools = Some(count);
+        self.settings.counts_tools = Some(count);
         self
     }
 
@@ -275,32 +249,6 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets the listener for breaker transitions and evictions. Default: none. The events are
-    /// emitted through `tracing` in any case.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.settings.listener = Listener::new(listen);
-        self
-    }
-
-    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large
-    /// parts in an [`Arc`](std::sync::Arc).
-    pub fn with_classifier<D>(self, classifier: D) -> CircuitBreakerBuilder<D> {
-        CircuitBreakerBuilder {
-            settings: self.settings,
-            keys: self.keys,
-            counts_tools: self.counts_tools,
-            classifier,
-        }
-    }
-
-    /// Sets a closure as the classifier; its argument types are inferred.
-    pub fn classify_fn<Res, F>(self, classify: F) -> CircuitBreakerBuilder<F>
-    where
-        F: Fn(Result<&Res, &ToolError>) -> Outcome,
-    {
-        self.with_classifier(classify)
-    }
-
     /// Builds the layer.
     ///
     /// # Errors
@@ -320,15 +268,15 @@ impl<C> CircuitBreakerBuilder<C> {
 
     fn counts_tools(&self) -> bool {
         let named = matches!(self.keys.key().base(), Key::Tool | Key::ToolName);
-        self.counts_tools.unwrap_or(named)
+        self.settings.counts_tools.unwrap_or(named)
     }
 
     fn build_checked(mut self) -> CircuitBreakerLayer<C> {
-        self.settings.counts_tools = self.counts_tools();
-        let listener = self.settings.listener.clone();
+        self.settings.counts_tools = Some(self.counts_tools());
         let places = self.keys.max() as u64;
         let shared = Arc::new(Shared {
             settings: self.settings,
+            listener: self.listener.clone(),
             places: Units::new(places, places),
             looked: Mutex::default(),
             circuits: OnceLock::new(),
@@ -341,15 +289,11 @@ impl<C> CircuitBreakerBuilder<C> {
         let make = |_: &_| Circuit::new(&shared, false);
         let circuits = self
             .keys
-            .registry("circuit_breaker", listener, overflow, make);
+            .registry("circuit_breaker", self.listener, overflow, make);
         let _ = shared.circuits.set(circuits.downgrade());
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,
         }
     }
-}
-
-crate::text::debug_fields! {
-    {C} |this| CircuitBreakerBuilder<C> { rules: this.settings.rules, keys, .. }
 }

@@ -139,7 +139,7 @@ impl Breaker {
             (change, has_changed)
         });
         if let Some(change) = &change {
-            let listener = &self.circuit().shared.settings.listener;
+            let listener = &self.circuit().shared.listener;
             listener.tell(&Event::Health { change, call });
         }
         has_changed

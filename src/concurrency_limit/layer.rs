@@ -8,9 +8,11 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    event::{Listen, Listener},
     key::Keys,
-    kit::per_tool::{PerTool, ToolNames},
+    kit::{
+        keyed::KeyedBuilder,
+        per_tool::{PerTool, ToolNames},
+    },
 };
 
 /// Layer that bounds how many calls of a key run at a time. See the [module docs](super) for an
@@ -56,33 +58,17 @@ impl<S> Layer<S> for ConcurrencyLimitLayer {
 }
 
 /// The settings of a [`ConcurrencyLimitLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct ConcurrencyLimitBuilder {
-    settings: Settings,
-    keys: Keys,
-    listener: Listener,
-}
+pub type ConcurrencyLimitBuilder = KeyedBuilder<Settings>;
 
 impl ConcurrencyLimitBuilder {
     /// The default settings, with this limit. With 0 every call is refused.
     pub fn new(max: usize) -> Self {
-        Self {
-            settings: Settings {
-                max,
-                tools: PerTool::new("concurrency_limit"),
-                max_queue: 64,
-            },
-            keys: Keys::default(),
-            listener: Listener::default(),
-        }
-    }
-
-    /// Sets which calls share a limit, how many keys are kept, and which are known. See [`Keys`].
-    /// Default: one for each tool of each server; 10,000 are kept.
-    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
-        self.keys.set(keys);
-        self
+        let settings = Settings {
+            max,
+            tools: PerTool::new("concurrency_limit"),
+            max_queue: 64,
+        };
+        Self::of(settings, Keys::default())
     }
 
     /// Lets `max` calls of this tool run at a time. With 0 every call of it is refused. Default:
@@ -102,13 +88,6 @@ impl ConcurrencyLimitBuilder {
     /// count for it. As many of them stand in the queue at most; further ones wait for that.
     pub fn with_max_queue(mut self, max: usize) -> Self {
         self.settings.max_queue = max;
-        self
-    }
-
-    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in
-    /// any case.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
         self
     }
 
@@ -133,5 +112,3 @@ impl ConcurrencyLimitBuilder {
         }
     }
 }
-
-crate::text::debug_fields! { {} |_| ConcurrencyLimitBuilder { settings, keys, .. } }

@@ -54,7 +54,7 @@ impl<Res> Gate<Res> for ConcurrencyLimitHandle {
 
 /// Shared by all limits of one layer value.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub struct Settings {
     pub(super) max: usize,
     /// Those of tools that have their own.
     pub(super) tools: PerTool<usize>,

@@ -10,6 +10,7 @@ pub(crate) mod flights;
 pub(crate) mod glob;
 pub(crate) mod inert;
 pub(crate) mod inner;
+pub(crate) mod keyed;
 pub(crate) mod keys;
 pub(crate) mod lagged;
 pub(crate) mod lane;

@@ -11,9 +11,11 @@ use super::{
 use crate::{
     call::CallInfo,
     config::{ConfigError, refuse_if},
-    event::{Listen, Listener},
     key::Keys,
-    kit::per_tool::{PerTool, ToolNames},
+    kit::{
+        keyed::KeyedBuilder,
+        per_tool::{PerTool, ToolNames},
+    },
 };
 
 /// Layer that gives the calls of a key so many units per period. See the [module docs](super) for
@@ -59,38 +61,21 @@ impl<S> Layer<S> for QuotaLayer {
 }
 
 /// The settings of a [`QuotaLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct QuotaBuilder {
-    settings: Settings,
-    waits: bool,
-    keys: Keys,
-    listener: Listener,
-}
+pub type QuotaBuilder = KeyedBuilder<Settings>;
 
 impl QuotaBuilder {
     /// The default settings, with this quota.
     pub fn new(quota: Quota) -> Self {
-        Self {
-            settings: Settings {
-                quota,
-                tools: PerTool::new("quota"),
-                costs: PerTool::new("quota"),
-                cost: None,
-                max_wait: Duration::from_secs(30),
-                origin: Instant::now(),
-            },
+        let settings = Settings {
+            quota,
+            tools: PerTool::new("quota"),
+            costs: PerTool::new("quota"),
+            cost: None,
             waits: true,
-            keys: Keys::default(),
-            listener: Listener::default(),
-        }
-    }
-
-    /// Sets which calls share a bucket of units, how many keys are kept, and which are known. See
-    /// [`Keys`]. Default: one for each tool of each server; 10,000 are kept.
-    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
-        self.keys.set(keys);
-        self
+            max_wait: Duration::from_secs(30),
+            origin: Instant::now(),
+        };
+        Self::of(settings, Keys::default())
     }
 
     /// Gives this tool a quota of its own. Default: that of all tools. Needs
@@ -123,7 +108,7 @@ impl QuotaBuilder {
 
     /// Refuses a call immediately for which there are no units now, instead of letting it wait.
     pub fn with_fail_fast(mut self) -> Self {
-        self.waits = false;
+        self.settings.waits = false;
         self
     }
 
@@ -131,13 +116,6 @@ impl QuotaBuilder {
     /// or beyond its deadline, is refused immediately, with the full time. Default 30 s.
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.settings.max_wait = max;
-        self
-    }
-
-    /// Sets the listener for evictions. Default: none. The events are emitted through `tracing` in
-    /// any case.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.listener = Listener::new(listen);
         self
     }
 
@@ -158,7 +136,7 @@ impl QuotaBuilder {
     }
 
     fn build_checked(mut self) -> QuotaLayer {
-        if !self.waits {
+        if !self.settings.waits {
             self.settings.max_wait = Duration::ZERO;
         }
         let (keys, settings) = (self.keys, Arc::new(self.settings));
@@ -170,5 +148,3 @@ impl QuotaBuilder {
         }
     }
 }
-
-crate::text::debug_fields! { {} |_| QuotaBuilder { settings, waits, keys, .. } }

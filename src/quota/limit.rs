@@ -59,13 +59,14 @@ pub(super) type CostFn = dyn Fn(&CallInfo) -> u32 + Send + Sync;
 
 /// Shared by all quotas of one layer value.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub struct Settings {
     pub(super) quota: Quota,
     /// Those of tools that have their own.
     pub(super) tools: PerTool<Quota>,
     pub(super) costs: PerTool<u32>,
     /// `None`: each call of another tool costs one unit.
     pub(super) cost: Option<Arc<CostFn>>,
+    pub(super) waits: bool,
     pub(super) max_wait: Duration,
     pub(super) origin: Instant,
 }

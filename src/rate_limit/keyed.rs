@@ -27,7 +27,7 @@ use crate::{
 
 /// The settings of a layer.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub struct Settings {
     pub(super) attempts: u32,
     pub(super) waits: bool,
     /// `None` if it was not set.
@@ -37,7 +37,6 @@ pub(super) struct Settings {
     pub(super) text_limits: bool,
     pub(super) seed: Option<u64>,
     pub(super) jitter: Jitter,
-    pub(super) listener: Listener,
 }
 
 impl Default for Settings {
@@ -51,7 +50,6 @@ impl Default for Settings {
             text_limits: false,
             seed: None,
             jitter: Jitter::default(),
-            listener: Listener::default(),
         }
     }
 }
@@ -111,6 +109,7 @@ crate::text::debug_fields! {
 /// Shared by all gates of one layer value.
 pub(super) struct Shared {
     pub(super) settings: Settings,
+    pub(super) listener: Listener,
     random: Random,
     pub(super) origin: Instant,
     /// How many processes share the limits.
@@ -120,10 +119,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings, listener: Listener) -> Self {
         Self {
             random: settings.seed.map_or_else(Random::default, Random::seeded),
             settings,
+            listener,
             origin: Instant::now(),
             processes: AtomicU32::new(1),
             subscribers: OnceLock::new(),

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    error::ToolError,
-    event::{Listen, Listener},
-    key::Keys,
-    kit::backoff::Jitter,
-    outcome::{ByError, Outcome},
+    kit::{
+        backoff::Jitter,
+        keyed::{Classified, KeyedBuilder},
+    },
+    outcome::ByError,
 };
 
 /// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super)
@@ -65,39 +65,11 @@ crate::text::debug_fields! {
 }
 
 /// The settings of a [`RateLimitBackoffLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct RateLimitBackoffBuilder<C = ByError> {
-    keys: Keys,
-    settings: Settings,
-    classifier: C,
-}
+pub type RateLimitBackoffBuilder<C = ByError> = KeyedBuilder<Settings, C>;
 
-impl Default for RateLimitBackoffBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl RateLimitBackoffBuilder {
-    /// The default settings.
-    pub fn new() -> Self {
-        Self {
-            keys: Keys::default(),
-            settings: Settings::default(),
-            classifier: ByError,
-        }
-    }
-}
+impl Classified for Settings {}
 
 impl<C> RateLimitBackoffBuilder<C> {
-    /// Sets which calls share a limit, how many keys are kept, and which are known. See [`Keys`].
-    /// Default: one for each tool of each server; 10,000 are kept.
-    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
-        self.keys.set(keys);
-        self
-    }
-
     /// Sets how many attempts are made at a call that meets the limit itself, the first one
     /// included. Default 3. Under a retry layer, which repeats calls itself, this one only holds
     /// them back.
@@ -154,13 +126,6 @@ impl<C> RateLimitBackoffBuilder<C> {
         self
     }
 
-    /// Sets the listener for rate limits and evictions. Default: none. The events are emitted
-    /// through `tracing` in any case.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.settings.listener = Listener::new(listen);
-        self
-    }
-
     /// Sets whether cooldowns are randomised. With [`Jitter::None`] a cooldown is as long as the
     /// server, or the default, says. With any other a random part of at most a tenth, and of one
     /// second, is added. Default: [`Jitter::Upwards`].
@@ -173,24 +138,6 @@ impl<C> RateLimitBackoffBuilder<C> {
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.settings.seed = Some(seed);
         self
-    }
-
-    /// Sets the classifier of results. Default: [`ByError`]. It is cloned for each call: put large
-    /// parts in an [`Arc`](std::sync::Arc).
-    pub fn with_classifier<D>(self, classifier: D) -> RateLimitBackoffBuilder<D> {
-        RateLimitBackoffBuilder {
-            keys: self.keys,
-            settings: self.settings,
-            classifier,
-        }
-    }
-
-    /// Sets a closure as the classifier; its argument types are inferred.
-    pub fn classify_fn<Res, F>(self, classify: F) -> RateLimitBackoffBuilder<F>
-    where
-        F: Fn(Result<&Res, &ToolError>) -> Outcome,
-    {
-        self.with_classifier(classify)
     }
 
     /// Builds the layer.
@@ -209,15 +156,14 @@ impl<C> RateLimitBackoffBuilder<C> {
         if !self.settings.waits {
             (self.settings.attempts, self.settings.max_wait) = (1, Duration::ZERO);
         }
-        let listener = self.settings.listener.clone();
-        let shared = Arc::new(Shared::new(self.settings));
+        let shared = Arc::new(Shared::new(self.settings, self.listener.clone()));
         let (overflow, make) = (KeyGate::overflow(&shared), |_: &_| KeyGate::new(&shared));
-        let registry = self.keys.registry("rate_limit", listener, overflow, make);
+        let registry = self
+            .keys
+            .registry("rate_limit", self.listener, overflow, make);
         RateLimitBackoffLayer {
             gates: RateLimitHandle { registry, shared },
             classifier: self.classifier,
         }
     }
 }
-
-crate::text::debug_fields! { {C} |_| RateLimitBackoffBuilder<C> { keys, settings, .. } }

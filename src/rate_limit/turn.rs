@@ -223,17 +223,13 @@ impl<S, C> Ticket<S, C> {
     }
 
     fn emit(&self, cooldown: Duration, hinted: bool) {
-        self.entry
-            .value()
-            .shared
-            .settings
-            .listener
-            .tell(&Event::RateLimited {
-                call: &self.attempts.info(),
-                attempt: self.attempts.made(),
-                cooldown,
-                hinted,
-            });
+        let listener = &self.entry.value().shared.listener;
+        listener.tell(&Event::RateLimited {
+            call: &self.attempts.info(),
+            attempt: self.attempts.made(),
+            cooldown,
+            hinted,
+        });
     }
 }
 

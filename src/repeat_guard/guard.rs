@@ -31,7 +31,7 @@ pub const TOOL_REPEATED: &str = "TOOL_REPEATED";
 
 /// Shared by all of a layer value.
 #[derive(Clone)]
-pub(super) struct Rules {
+pub struct Rules {
     pub(super) limits: Limits,
     /// Arguments that are not compared.
     pub(super) ignored: Vec<Box<str>>,

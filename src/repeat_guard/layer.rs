@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{
     config::{ConfigError, refuse_if},
-    error::ToolError,
-    event::{Listen, Listener},
+    event::Listener,
     key::{Key, Keys},
     kit::{
+        keyed::{Classified, KeyedBuilder},
         per_tool::{PerTool, ToolNames},
         registry::Registry,
     },
-    outcome::{ByError, Outcome},
+    outcome::ByError,
 };
 
 /// The longest window: a call that would succeed is not refused for longer.
@@ -83,37 +83,26 @@ impl<S, C: Clone> Layer<S> for RepeatGuardLayer<C> {
 crate::text::debug_fields! { {C} |_| RepeatGuardLayer<C> { rules, .. } }
 
 /// The settings of a [`RepeatGuardLayer`].
-#[derive(Clone)]
-#[must_use]
-pub struct RepeatGuardBuilder<C = ByError> {
-    rules: Rules,
-    keys: Keys,
-    classifier: C,
-}
+pub type RepeatGuardBuilder<C = ByError> = KeyedBuilder<Rules, C>;
 
-impl Default for RepeatGuardBuilder {
-    fn default() -> Self {
-        Self::new()
+impl Classified for Rules {
+    fn keys() -> Keys {
+        Keys::by(Key::Session)
     }
 }
 
-impl RepeatGuardBuilder {
-    /// The default settings; see [`RepeatGuardLayer::new`].
-    pub fn new() -> Self {
+impl Default for Rules {
+    fn default() -> Self {
         Self {
-            rules: Rules {
-                limits: Limits {
-                    failures: 3,
-                    window: Duration::from_secs(60),
-                },
-                ignored: Vec::new(),
-                tools: PerTool::new("repeat_guard"),
-                listener: Listener::default(),
-                seed: RandomState::new(),
-                origin: Instant::now(),
+            limits: Limits {
+                failures: 3,
+                window: Duration::from_secs(60),
             },
-            keys: Keys::by(Key::Session),
-            classifier: ByError,
+            ignored: Vec::new(),
+            tools: PerTool::new("repeat_guard"),
+            listener: Listener::default(),
+            seed: RandomState::new(),
+            origin: Instant::now(),
         }
     }
 }
@@ -121,7 +110,7 @@ impl RepeatGuardBuilder {
 impl<C> RepeatGuardBuilder<C> {
     /// Sets how often in a row the same call has to fail before it is refused. Default 3.
     pub fn with_failures(mut self, failures: u32) -> Self {
-        self.rules.limits.failures = failures;
+        self.settings.limits.failures = failures;
         self
     }
 
@@ -131,25 +120,14 @@ impl<C> RepeatGuardBuilder<C> {
     /// After this time a call that was refused is let through once. If it fails again, it is
     /// refused for as long again.
     pub fn with_window(mut self, window: Duration) -> Self {
-        self.rules.limits.window = window;
-        self
-    }
-
-    /// Sets which calls are compared with each other, how many keys are kept, and which are known.
-    /// See [`Keys`]. Default: those of one [session](Key::Session), else of one agent; 10,000 are
-    /// kept.
-    ///
-    /// A call for which a [function](Key::by) picks an empty text is not watched. The function has
-    /// to pick what callers cannot choose, or can choose for themselves only.
-    pub fn with_keys(mut self, keys: impl Into<Keys>) -> Self {
-        self.keys.set(keys);
+        self.settings.limits.window = window;
         self
     }
 
     /// Leaves an argument out of the comparison, of all tools: a time or an id, for example, that
     /// is another one in each call. Default: all are compared.
     pub fn with_ignored_argument(mut self, name: impl Into<Box<str>>) -> Self {
-        self.rules.ignored.push(name.into());
+        self.settings.ignored.push(name.into());
         self
     }
 
@@ -161,34 +139,8 @@ impl<C> RepeatGuardBuilder<C> {
     /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of
     /// all servers.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, is_watched: bool) -> Self {
-        self.rules.tools.set(name.into(), is_watched);
+        self.settings.tools.set(name.into(), is_watched);
         self
-    }
-
-    /// Sets the listener for calls that succeed again and again, and for evictions. Default: none.
-    /// The events are emitted through `tracing` in any case.
-    pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
-        self.rules.listener = Listener::new(listen);
-        self
-    }
-
-    /// Sets the classifier of answers: it tells those that are errors in the tool's own words
-    /// (MCP's `isError`) from successes. Errors are judged by their kind. Default: [`ByError`]. It
-    /// is cloned for each call: put large parts in an [`Arc`].
-    pub fn with_classifier<D>(self, classifier: D) -> RepeatGuardBuilder<D> {
-        RepeatGuardBuilder {
-            rules: self.rules,
-            keys: self.keys,
-            classifier,
-        }
-    }
-
-    /// Sets a closure as the classifier; its argument types are inferred.
-    pub fn classify_fn<Res, F>(self, classify: F) -> RepeatGuardBuilder<F>
-    where
-        F: Fn(Result<&Res, &ToolError>) -> Outcome,
-    {
-        self.with_classifier(classify)
     }
 
     /// Builds the layer.
@@ -197,7 +149,7 @@ impl<C> RepeatGuardBuilder<C> {
     ///
     /// If a setting is zero, or beyond its bound. The error names it.
     pub fn build(self) -> Result<RepeatGuardLayer<C>, ConfigError> {
-        let Limits { failures, window } = self.rules.limits;
+        let Limits { failures, window } = self.settings.limits;
         let reason = "it is zero: no call would be let through";
         refuse_if(failures == 0, "failures", reason)?;
         let reason = "it is zero: no call would be refused";
@@ -209,10 +161,13 @@ impl<C> RepeatGuardBuilder<C> {
     }
 
     fn build_checked(self) -> RepeatGuardLayer<C> {
-        let (keys, rules) = (self.keys, Arc::new(self.rules));
+        let rules = Arc::new(Rules {
+            listener: self.listener.clone(),
+            ..self.settings
+        });
         let make = |_: &_| Memory::new(&rules, Some(Mutex::default()));
-        let (overflow, listener) = (Memory::new(&rules, None), rules.listener.clone());
-        let histories = keys.registry("repeat_guard", listener, overflow, make);
+        let (keys, overflow) = (self.keys, Memory::new(&rules, None));
+        let histories = keys.registry("repeat_guard", self.listener, overflow, make);
         RepeatGuardLayer {
             rules,
             histories,
@@ -220,5 +175,3 @@ impl<C> RepeatGuardBuilder<C> {
         }
     }
 }
-
-crate::text::debug_fields! { {C} |_| RepeatGuardBuilder<C> { rules, keys, .. } }

@@ -46,7 +46,8 @@
 //! ([`ToolCall::with_session_id`](crate::ToolCall::with_session_id)). Where callers choose them,
 //! let them be theirs alone, or choose [another key](RepeatGuardBuilder::with_keys): a caller that
 //! can use another's id can have that one's calls refused. Conversations that share an agent id
-//! count as one conversation.
+//! count as one conversation. A call for which the function of a [key](crate::Key::by) picks an
+//! empty text is not watched. That function has to pick what callers cannot choose.
 //!
 //! # Order
 //!
