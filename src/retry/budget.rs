@@ -13,10 +13,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     event::Listener,
     key::Keys,
-    kit::{
-        lane::{here, lanes},
-        registry::{Evict, Keep, Registry},
-    },
+    kit::registry::{Evict, Keep, Registry},
     lock::lock,
 };
 
@@ -48,29 +45,14 @@ struct Shared {
     /// Retries per million calls.
     per_million: u64,
     minimum: u32,
-    window: Duration,
     /// Calls since the budget was made. Most calls write nothing else.
-    lanes: Box<[Counter]>,
+    calls: AtomicU64,
     windows: Mutex<Windows>,
 }
 
-impl Shared {
-    fn calls(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.calls.load(Relaxed)).sum()
-    }
-}
+const WINDOW: Duration = Duration::from_secs(10);
 
-/// The calls of some threads, on a cache line of its own.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Counter {
-    calls: AtomicU64,
-    /// By how many calls its reads of the clock are shifted against those of the other lanes.
-    ahead: u64,
-}
-
-/// How many calls of a lane come between two reads of the clock. Lanes that are used in turn read
-/// it one after the other, not all at the same time.
+/// How many calls come between two reads of the clock.
 const STRIDE: u64 = 32;
 
 /// The previous window and the present one.
@@ -90,7 +72,7 @@ struct Window {
 
 impl Default for RetryBudget {
     fn default() -> Self {
-        Self::unchecked(200_000, 10, lanes())
+        Self::unchecked(200_000, 10)
     }
 }
 
@@ -109,27 +91,21 @@ impl RetryBudget {
         let per_million = (ratio * 1e6).round() as u64;
         let reason = "it is zero, and so is `minimum`: no call would be retried";
         refuse_if(per_million == 0 && minimum == 0, "ratio", reason)?;
-        Ok(Self::unchecked(per_million, minimum, lanes()))
+        Ok(Self::unchecked(per_million, minimum))
     }
 
-    fn unchecked(per_million: u64, minimum: u32, lanes: usize) -> Self {
-        let lane = |n| Counter {
-            calls: AtomicU64::new(0),
-            ahead: n as u64 * STRIDE / lanes as u64,
-        };
+    fn unchecked(per_million: u64, minimum: u32) -> Self {
         Self(Arc::new(Shared {
             per_million,
             minimum,
-            window: Duration::from_secs(10),
-            lanes: (0..lanes).map(lane).collect(),
+            calls: AtomicU64::new(0),
             windows: Mutex::default(),
         }))
     }
 
-    /// A budget of the same size for a key, which needs no lanes. Of the calls so far only the one
-    /// that asks for a retry counts, because those of the key are not known apart from the others.
+    /// A budget of the same size for a key. Of the calls so far only the one that asks for a retry counts, because those of the key are not known apart from the others.
     fn of_key(&self, now: Instant) -> Self {
-        let own = Self::unchecked(self.0.per_million, self.0.minimum, 1);
+        let own = Self::unchecked(self.0.per_million, self.0.minimum);
         own.deposit(|| now);
         own
     }
@@ -141,17 +117,11 @@ impl RetryBudget {
         present + windows.before.retries > 0
     }
 
-    /// Counts a call. Every 32nd call of a lane, and every retry, checks whether the window is
-    /// over.
+    /// Counts a call. Every 32nd call, and every retry, checks whether the window is over.
     #[inline]
     pub(super) fn deposit(&self, now: impl FnOnce() -> Instant) {
-        self.deposit_in(here(&self.0.lanes), now);
-    }
-
-    #[inline]
-    fn deposit_in(&self, lane: &Counter, now: impl FnOnce() -> Instant) {
-        let before = lane.calls.fetch_add(1, Relaxed);
-        if before == 0 || (before + lane.ahead).is_multiple_of(STRIDE) {
+        let before = self.0.calls.fetch_add(1, Relaxed);
+        if before.is_multiple_of(STRIDE) {
             drop(self.turn(now()));
         }
     }
@@ -160,8 +130,8 @@ impl RetryBudget {
     fn turn(&self, now: Instant) -> (MutexGuard<'_, Windows>, u64) {
         let shared = &*self.0;
         let mut windows = lock(&shared.windows);
-        let calls = shared.calls();
-        windows.turn(calls, now, shared.window);
+        let calls = shared.calls.load(Relaxed);
+        windows.turn(calls, now);
         (windows, calls)
     }
 
@@ -260,7 +230,7 @@ crate::text::debug_fields! { {} |_| Budgets { each, total, .. } }
 
 impl Windows {
     /// Begins a new window when the present one is over.
-    fn turn(&mut self, calls: u64, now: Instant, length: Duration) {
+    fn turn(&mut self, calls: u64, now: Instant) {
         // The times of the calls before are unknown (there were few): they do not count, except
         // the present one.
         let fresh = Window {
@@ -268,14 +238,14 @@ impl Windows {
             retries: 0,
         };
         match self.present {
-            Some((since, _)) if now.saturating_duration_since(since) < length => {}
+            Some((since, _)) if now.saturating_duration_since(since) < WINDOW => {}
             // It begins where the other ended, however late the clock is read. The calls since then
             // are not known apart: they count for the window that has ended, so that no call counts
             // for longer than two windows.
-            Some((since, ended)) if now.saturating_duration_since(since) < 2 * length => {
+            Some((since, ended)) if now.saturating_duration_since(since) < 2 * WINDOW => {
                 self.before = ended;
                 let calls = calls.max(ended.calls);
-                self.present = Some((since + length, Window { calls, retries: 0 }));
+                self.present = Some((since + WINDOW, Window { calls, retries: 0 }));
             }
             Some(_) | None => {
                 self.before = fresh;
@@ -314,14 +284,13 @@ mod tests {
         }
     }
 
-    /// In whichever lane a round begins, and however far it has come.
+    /// However far the time between two reads of the clock has come.
     #[test]
-    fn a_steady_load_of_many_threads_is_granted_its_share() {
-        for phase in 0..32 * 32 {
-            let budget = RetryBudget::unchecked(200_000, 10, 32);
-            let mut now = Instant::now();
-            for n in 0..1000 + phase {
-                budget.deposit_in(&budget.0.lanes[n % 32], || now);
+    fn a_steady_load_is_granted_its_share() {
+        for phase in 0..32 {
+            let (budget, mut now) = (RetryBudget::default(), Instant::now());
+            for _ in 0..1000 + phase {
+                call(&budget, now);
                 now += Duration::from_millis(50);
             }
             // At least those of one window of 10 s, without the calls between two reads of the
@@ -418,13 +387,13 @@ mod tests {
         /// Every call fails and asks for up to two retries. Within any window's time there are no
         /// more retries than a fifth of the calls of two windows, or ten.
         #[test]
-        fn a_full_outage_is_bounded(gaps in prop::collection::vec((0u64..3_000, 0usize..32), 1..300)) {
-            let budget = RetryBudget::unchecked(200_000, 10, 32);
+        fn a_full_outage_is_bounded(gaps in prop::collection::vec(0u64..3_000, 1..300)) {
+            let budget = RetryBudget::default();
             let (mut calls, mut retries, mut now) = (Vec::new(), Vec::new(), Instant::now());
-            for (gap, lane) in gaps {
+            for gap in gaps {
                 now += Duration::from_millis(gap);
                 calls.push(now);
-                budget.deposit_in(&budget.0.lanes[lane], || now);
+                call(&budget, now);
                 for _ in 0..2 {
                     if budget.withdraw(now) {
                         retries.push(now);

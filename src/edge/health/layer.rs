@@ -14,13 +14,7 @@ use crate::{
 /// example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct HealthLayer(Health);
-
-impl HealthLayer {
-    pub(super) fn new(health: Health) -> Self {
-        Self(health)
-    }
-}
+pub struct HealthLayer(pub(super) Health);
 
 impl<S> Layer<S> for HealthLayer {
     type Service = HealthService<S>;

@@ -63,7 +63,7 @@ impl Health {
 
     /// Returns the layer that feeds the registry.
     pub fn layer(&self) -> HealthLayer {
-        HealthLayer::new(self.clone())
+        HealthLayer(self.clone())
     }
 
     /// Returns the health of a server; `None` if it was never called and belongs to no router.
