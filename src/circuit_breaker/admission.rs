@@ -33,32 +33,21 @@ const MAX_ANNOUNCED: Duration = Duration::from_secs(300);
 impl Breaker {
     /// A result, or a refusal, shows that there is this breaker: the call's listeners get its
     /// state, once.
-    #[inline]
     fn introduce(&self, call: &CallInfo) {
-        if self.circuit().audience.is_new_to(call) {
-            self.introduce_first(call);
-        }
-    }
-
-    #[cold]
-    fn introduce_first(&self, call: &CallInfo) {
         let circuit = self.circuit();
-        if circuit.is_overflow {
+        if circuit.is_overflow || !circuit.audience.is_new_to(call) {
             return;
         }
-        let new = circuit.audience.meet(call);
-        if new.is_empty() {
-            return;
+        for listen in circuit.audience.meet(call) {
+            let seen = self.look();
+            listen.on(&Event::Breaker {
+                server: self.server(),
+                tool: self.tool(),
+                state: seen.state,
+                generation: seen.generation,
+                call,
+            });
         }
-        let seen = self.look();
-        let event = Event::Breaker {
-            server: self.server(),
-            tool: self.tool(),
-            state: seen.state,
-            generation: seen.generation,
-            call,
-        };
-        new.iter().for_each(|listen| listen.on(&event));
     }
 
     /// Admits a call, or one by hand.
@@ -258,7 +247,8 @@ impl Admitted {
         }
         let settings = &circuit.shared.settings;
         let elapsed = || since.map_or(Duration::ZERO, |it| it.elapsed());
-        let slow = settings.rules.is_slow(elapsed);
+        let slow_call = settings.rules.slow_call();
+        let slow = slow_call.is_some_and(|limit| elapsed() >= limit);
         let verdict = end.verdict.filter(|verdict| !(slow && verdict.answers));
         let verdict = verdict.map(|verdict| Verdict { slow, ..verdict });
         let is_failure = verdict.is_some_and(|verdict| verdict.failure);

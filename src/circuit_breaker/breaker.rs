@@ -7,7 +7,7 @@ use super::{
     cell::Kept,
     circuit::{Circuit, Report},
     snapshot::BreakerSnapshot,
-    state::{Admission, Machine, Pass},
+    state::{Admission, Pass},
     weak::PrincipalRefused,
     window::Verdict,
 };
@@ -83,14 +83,13 @@ impl Breaker {
     /// State and counters, without the key.
     pub(super) fn look(&self) -> BreakerSnapshot {
         let circuit = self.circuit();
-        let (now, rules) = (circuit.shared.now(), circuit.shared.rules());
-        let new = || Machine::new(BreakerState::Closed, rules).at(now).snapshot();
+        // Without a machine it is closed, and as new.
         let seen = circuit.peek(|kept| kept.machine.snapshot());
         let [of_all, of_principals] = circuit.rejected.each_ref().map(|n| n.load(Relaxed));
         BreakerSnapshot {
             principals_rejected_total: of_principals,
             rejected_total: of_all + of_principals,
-            ..seen.unwrap_or_else(new)
+            ..seen.unwrap_or_default()
         }
     }
 
@@ -158,11 +157,8 @@ impl Breaker {
     /// together.
     pub fn adopt_later(&self, remaining: Duration, jitter: Duration) {
         self.emit_any(self.change(|Kept { machine, .. }| {
-            let period = machine
-                .rules
-                .bounded(remaining)
-                .saturating_add(jitter.min(MAX_JITTER));
-            machine.adopt(period)
+            let period = machine.rules.bounded(remaining);
+            machine.adopt(period.saturating_add(jitter.min(MAX_JITTER)))
         }));
     }
 

@@ -100,8 +100,11 @@ impl CircuitBreakerHandle {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
         let ends = entries.iter().filter_map(|entry| {
-            let circuit = entry.value();
-            circuit.peek(|kept| kept.machine.period_end(since))?
+            let look = |Kept { machine, .. }: &mut Kept| {
+                let is_open = machine.state == BreakerState::Open;
+                machine.probe_at().filter(|at| is_open && *at > since)
+            };
+            entry.value().peek(look)?
         });
         self.shared.origin.checked_add(ends.min()?)
     }

@@ -310,11 +310,6 @@ impl Rules {
         })
     }
 
-    /// Returns whether a call with this duration counts as slow.
-    pub(super) fn is_slow(&self, elapsed: impl FnOnce() -> Duration) -> bool {
-        self.slow_call().is_some_and(|limit| elapsed() >= limit)
-    }
-
     /// The duration from which a call is slow, if that matters.
     pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {

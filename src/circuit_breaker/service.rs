@@ -49,7 +49,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
         let breaker = self.breakers.keep(&info);
-        let entrant = Entrant {
+        let mut entrant = Entrant {
             // It is admitted later.
             admitted: Admitted {
                 breaker,
@@ -59,23 +59,16 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
             turn: Cold::default(),
             classifier: self.classifier.clone(),
         };
-        match ready {
-            Readiness::No => entrant.arrives(call),
-            _ => Ok(entrant),
+        if let Readiness::No = ready
+            && let Some(refused) = entrant.admitted.refuses()
+        {
+            entrant.wait_or_refuse(call, refused)?;
         }
+        Ok(entrant)
     }
 }
 
 impl<C> Entrant<C> {
-    /// Decides about a call that arrives while the inner service is not ready.
-    #[inline(never)]
-    fn arrives(mut self, call: &ToolCall) -> Result<Self, ToolError> {
-        if let Some(refused) = self.admitted.refuses() {
-            self.wait_or_refuse(call, refused)?;
-        }
-        Ok(self)
-    }
-
     /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
     #[cold]
     fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {

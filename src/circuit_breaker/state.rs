@@ -219,7 +219,7 @@ impl Machine {
             _ => false,
         };
         let until = self.probe_from.saturating_add(self.rules.open_for);
-        is_kept && self.rest(self.now).is_zero() && self.now < until
+        is_kept && self.rest().is_zero() && self.now < until
     }
 
     /// Returns whether a call would be refused, and when it should come back. Changes nothing.
@@ -227,7 +227,7 @@ impl Machine {
         match self.state {
             BreakerState::Closed | BreakerState::ForcedClosed | BreakerState::Disabled => Ok(()),
             BreakerState::ForcedOpen => Err(self.rules.open_for),
-            BreakerState::Open | BreakerState::HalfOpen => match self.rest(self.now) {
+            BreakerState::Open | BreakerState::HalfOpen => match self.rest() {
                 rest if !rest.is_zero() => Err(rest),
                 _ if self.state == BreakerState::Open || self.has_place() => Ok(()),
                 _ => Err(self.soon()),
@@ -240,18 +240,11 @@ impl Machine {
         HALF_OPEN_RETRY_AFTER.min(self.rules.open_for)
     }
 
-    /// When it may be probed, if it is open and that is after `since`.
-    pub(super) fn period_end(&self, since: Duration) -> Option<Duration> {
-        let rest = self.rest(since);
-        let is_later = self.state == BreakerState::Open && !rest.is_zero();
-        is_later.then(|| since.saturating_add(rest))
-    }
-
     /// How long no probe may begin, if it is open or half-open: until its period is over, or its
     /// tool service connects again.
-    fn rest(&self, now: Duration) -> Duration {
+    fn rest(&self) -> Duration {
         let lost = self.lost.as_ref().and_then(Outage::remaining);
-        lost.unwrap_or_else(|| self.probe_from.saturating_sub(now))
+        lost.unwrap_or_else(|| self.probe_from.saturating_sub(self.now))
     }
 
     /// Returns whether a half-open breaker admits one more call.
@@ -276,7 +269,7 @@ impl Machine {
 
     /// An open breaker whose period is over becomes half-open.
     pub(super) fn end_period(&mut self) -> Option<Transition> {
-        if self.state != BreakerState::Open || !self.rest(self.now).is_zero() {
+        if self.state != BreakerState::Open || !self.rest().is_zero() {
             return None;
         }
         self.probe_from = self.now;
@@ -352,8 +345,8 @@ impl Machine {
                 Some(self.open(reason, outage, self.tripped))
             }
             BreakerState::HalfOpen => {
-                let mut tally = Tally::of(self.successes);
-                tally.merge(verdict.into());
+                let mut tally = Tally::from(verdict);
+                tally.calls += self.successes;
                 if verdict.failure || verdict.slow {
                     self.failed_probes = self.failed_probes.saturating_add(1);
                     return Some(self.open(TransitionReason::ProbeFailed, outage, tally));
@@ -412,7 +405,7 @@ impl Machine {
     /// When the open period ends, or the lease of a probe that runs; in the past if a probe may
     /// begin. `None` if calls are not refused, or without end.
     pub(super) fn probe_at(&self) -> Option<Duration> {
-        let rest = self.rest(self.now);
+        let rest = self.rest();
         match self.state {
             BreakerState::Open | BreakerState::HalfOpen if !rest.is_zero() => {
                 Some(self.now.saturating_add(rest))

@@ -16,14 +16,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A tally of this many successes.
-    pub(super) fn of(successes: u32) -> Self {
-        Self {
-            calls: successes,
-            ..Self::default()
-        }
-    }
-
     pub(super) fn merge(&mut self, other: Tally) {
         self.calls = self.calls.saturating_add(other.calls);
         self.failures = self.failures.saturating_add(other.failures);

@@ -43,7 +43,8 @@ impl<Res> Gate<Res> for ConcurrencyLimitHandle {
         let entry = self
             .registry
             .keep(&info, || KeyLimit::new(&self.settings, call));
-        let own = Place::new(entry);
+        let stage = Stage::Outside;
+        let own = Place { entry, stage };
         if !ready.is_yes() {
             limit::check(call)?;
             own.refusal(call).map_or(Ok(()), Err)?;
@@ -164,11 +165,6 @@ impl Drop for Queued {
 }
 
 impl Place {
-    pub(super) fn new(entry: Arc<Entry<KeyLimit>>) -> Self {
-        let stage = Stage::Outside;
-        Self { entry, stage }
-    }
-
     fn limit(&self) -> &KeyLimit {
         self.entry.value()
     }

@@ -24,7 +24,7 @@ pub enum Attempts<S, T> {
 /// A call that may be sent again.
 pub struct Resend<S, T> {
     pub(crate) call: ToolCall,
-    template: Arc<Kept<Template<S, T>>>,
+    pub(crate) template: Arc<Kept<Template<S, T>>>,
     /// Attempts so far, those of other layers included.
     made: u32,
     /// The error of the previous attempt.
@@ -89,23 +89,11 @@ impl<S, T> Resend<S, T> {
         }
     }
 
-    pub(crate) fn settings(&self) -> &T {
-        &self.template.settings
-    }
-
     /// Returns the error of the previous attempt, which no other layer needs any more.
     fn take_failed(&mut self) -> Option<ToolError> {
         let failed = self.failed.take()?;
         self.call.info().set_failed(None);
         Some(failed)
-    }
-
-    /// Returns a service for a further attempt.
-    pub(crate) fn fresh(&self) -> S
-    where
-        S: Clone,
-    {
-        self.template.fresh()
     }
 
     /// Returns the last error of the call.
@@ -128,7 +116,7 @@ impl<S, T> Resend<S, T> {
         let attempt = self.made.max(self.call.attempt());
         info.set_failed(error.clone().map(|error| (attempt, error)));
         self.failed = error;
-        After::Again(self.fresh(), self.call.copy(), way)
+        After::Again(self.template.fresh(), self.call.copy(), way)
     }
 }
 

@@ -218,8 +218,8 @@ impl Shared {
 /// The value of a key in the registry.
 pub(super) struct KeyGate {
     /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
-    word: AtomicU64,
-    gate: Mutex<Gate>,
+    pub(super) word: AtomicU64,
+    pub(super) gate: Mutex<Gate>,
     pub(super) shared: Arc<Shared>,
     /// Shared by all keys beyond the bound: always open.
     pub(super) is_overflow: bool,
@@ -232,14 +232,6 @@ impl KeyGate {
             gate: Mutex::default(),
             shared: Arc::clone(shared),
             is_overflow: false,
-        }
-    }
-
-    /// The gate of the keys beyond the bound: one limit there must not hold back all others.
-    pub(super) fn overflow(shared: &Arc<Shared>) -> Self {
-        Self {
-            is_overflow: true,
-            ..Self::new(shared)
         }
     }
 

@@ -157,7 +157,12 @@ impl<C> RateLimitBackoffBuilder<C> {
             (self.settings.attempts, self.settings.max_wait) = (1, Duration::ZERO);
         }
         let shared = Arc::new(Shared::new(self.settings, self.listener.clone()));
-        let (overflow, make) = (KeyGate::overflow(&shared), |_: &_| KeyGate::new(&shared));
+        let make = |_: &_| KeyGate::new(&shared);
+        // One limit there must not hold back all others.
+        let overflow = KeyGate {
+            is_overflow: true,
+            ..KeyGate::new(&shared)
+        };
         let registry = self
             .keys
             .registry("rate_limit", self.listener, overflow, make);

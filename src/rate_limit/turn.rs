@@ -212,16 +212,6 @@ impl<S, C> Ticket<S, C> {
         self.wait_for_turn(&call, resume).ok()
     }
 
-    /// Gives an unused turn to other calls.
-    #[inline]
-    fn give_back(&mut self) {
-        if let Some(turn) = self.reserved.take()
-            && let Some(round) = self.admitted
-        {
-            self.entry.value().give_back(round, turn);
-        }
-    }
-
     fn emit(&self, cooldown: Duration, hinted: bool) {
         let listener = &self.entry.value().shared.listener;
         listener.tell(&Event::RateLimited {
@@ -300,8 +290,11 @@ where
 }
 
 impl<S, C> Drop for Ticket<S, C> {
+    /// Gives an unused turn to other calls.
     #[inline]
     fn drop(&mut self) {
-        self.give_back();
+        if let (Some(turn), Some(round)) = (self.reserved, self.admitted) {
+            self.entry.value().give_back(round, turn);
+        }
     }
 }

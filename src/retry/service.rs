@@ -64,11 +64,11 @@ where
         let mut sure = error.clone().with_execution(Execution::NotStarted);
         let error = error.unsent();
         if let Some(resend) = self.resend()
-            && let policy = resend.settings()
+            && let policy = &resend.template.settings
             && let Some(at) = policy.decide::<S::Response>(&resend.call, Err(&mut sure))
         {
             resend.failed = Some(error);
-            return Ok((resend.fresh(), Way::Until(at)));
+            return Ok((resend.template.fresh(), Way::Until(at)));
         }
         Err(self.end(error))
     }
@@ -84,7 +84,7 @@ where
         let Some(resend) = self.resend() else {
             return After::End(result);
         };
-        let policy = resend.settings();
+        let policy = &resend.template.settings;
         let at = policy.decide(&resend.call, result.as_mut().map(|answer| &*answer));
         match result.as_mut() {
             result if at.is_some() => resend.call.keep_job(result.err().map(|e| &*e)),
