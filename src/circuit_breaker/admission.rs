@@ -62,7 +62,6 @@ impl Breaker {
         }
     }
 
-    #[cold]
     pub(super) fn decide(
         &self,
         call: Option<(&ToolCall, &CallInfo)>,
@@ -81,7 +80,6 @@ impl Breaker {
     }
 
     /// Counts a refusal, and returns the error of the call.
-    #[cold]
     pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
         self.circuit().rejected[usize::from(refused.of_principal)].fetch_add(1, Relaxed);
         if let Some(call) = call {
@@ -166,7 +164,6 @@ impl Breaker {
     }
 
     /// Emits a transition of a principal's own circuit.
-    #[cold]
     fn emit_of_principal(&self, transition: Transition, call: &CallInfo) {
         let Some(whose) = call.whose() else { return };
         self.tell(&Event::PrincipalTransition {
@@ -185,7 +182,6 @@ impl Breaker {
 
     /// Emits a transition of this breaker, which does not name it yet. Those of servers are changes
     /// of their health.
-    #[cold]
     pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
         let shared = &self.circuit().shared;
         if shared.rules().of_servers {

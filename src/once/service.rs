@@ -214,7 +214,6 @@ fn is_definite(error: &ToolError) -> bool {
     }
 }
 
-#[cold]
 fn no_place(why: NoPlace) -> ToolError {
     match why {
         NoPlace::Other => {

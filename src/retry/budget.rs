@@ -103,7 +103,8 @@ impl RetryBudget {
         }))
     }
 
-    /// A budget of the same size for a key. Of the calls so far only the one that asks for a retry counts, because those of the key are not known apart from the others.
+    /// A budget of the same size for a key. Of the calls so far only the one that asks for a retry
+    /// counts, because those of the key are not known apart from the others.
     fn of_key(&self, now: Instant) -> Self {
         let own = Self::unchecked(self.0.per_million, self.0.minimum);
         own.deposit(|| now);
@@ -126,7 +127,6 @@ impl RetryBudget {
         }
     }
 
-    #[cold]
     fn turn(&self, now: Instant) -> (MutexGuard<'_, Windows>, u64) {
         let shared = &*self.0;
         let mut windows = lock(&shared.windows);
