@@ -239,7 +239,7 @@ impl Transitions {
     ///
     /// A transition is not lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Transition, Lagged>> {
-        let next = Lagged::or_closed(self.receiver.recv().await)?;
+        let next = self.next_of_key().await?;
         Some(next.map(|(_, transition)| transition))
     }
 

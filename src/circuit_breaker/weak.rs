@@ -1,6 +1,10 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -135,21 +139,21 @@ impl Principals {
         let Some(principal) = call.principal_hash() else {
             return Ok(None);
         };
-        if !self.circuits.contains_key(&principal) && is_first {
-            let room = places.take(None, call.has_unverified_principal(), 1)?;
-            let name = call.whose().map(|whose| whose.to_string());
-            let mut machine = Machine::new(BreakerState::Closed, rules);
-            machine.generation = self.epoch;
-            let own = Own {
-                machine,
-                name: name.unwrap_or_default().into(),
-                last: now,
-                room,
-            };
-            self.circuits.insert(principal, own);
-        }
-        let Some(own) = self.circuits.get_mut(&principal) else {
-            return Ok(None);
+        let own = match self.circuits.entry(principal) {
+            Entry::Occupied(own) => own.into_mut(),
+            Entry::Vacant(_) if !is_first => return Ok(None),
+            Entry::Vacant(place) => {
+                let room = places.take(None, call.has_unverified_principal(), 1)?;
+                let name = call.whose().map(|whose| whose.to_string());
+                let mut machine = Machine::new(BreakerState::Closed, rules);
+                machine.generation = self.epoch;
+                place.insert(Own {
+                    machine,
+                    name: name.unwrap_or_default().into(),
+                    last: now,
+                    room,
+                })
+            }
         };
         own.last = own.last.max(now);
         let transition = own.machine.at(now).record(pass, verdict, None);

@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     call::{CallInfo, Claim, ToolCall},
+    config::{ConfigError, refuse_if},
     error::{ErrorKind, Execution, ToolError},
     flow::again::{After, Way},
     kit::lane::Kept,
@@ -248,6 +249,14 @@ impl<S, T> Drop for Resend<S, T> {
             self.call.end_recording();
         }
     }
+}
+
+/// Checks a number of attempts. That of an attempt has 16 bits.
+pub(crate) fn check(attempts: u32) -> Result<(), ConfigError> {
+    refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
+    let most = u32::from(u16::MAX);
+    let reason = format!("{attempts} is more than {most}");
+    refuse_if(attempts > most, "attempts", reason)
 }
 
 /// Returns the attempts that an inner layer has made, without those at calls of the tool itself.

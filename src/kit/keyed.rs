@@ -1,9 +1,15 @@
 use std::fmt::Debug;
 
+use super::{
+    per_tool::PerTool,
+    registry::{Evict, Registry},
+};
 use crate::{
+    call::ToolCall,
+    config::{ConfigError, refuse_if},
     error::ToolError,
     event::{Listen, Listener},
-    key::Keys,
+    key::{Key, Keys},
     outcome::{ByError, Outcome},
 };
 
@@ -89,3 +95,29 @@ impl<R: Classified, C> KeyedBuilder<R, C> {
 }
 
 crate::text::debug_fields! { {R: Debug, C} |_| KeyedBuilder<R, C> { settings, keys, .. } }
+
+impl Keys {
+    /// Limits of single tools belong to keys of single tools.
+    pub(crate) fn check_tools<T>(&self, tools: &PerTool<T>) -> Result<(), ConfigError> {
+        let is_shared = !tools.is_empty() && !matches!(self.key(), Key::Tool);
+        let reason = "tools share the limits of this key, and can have none of their own";
+        refuse_if(is_shared, "key", reason)
+    }
+
+    /// The registry, with the known keys in it. Keys beyond the bound share the value `overflow`.
+    /// `make` makes the value of a call's key.
+    pub(crate) fn registry<V: Evict>(
+        &self,
+        layer: &'static str,
+        listener: Listener,
+        overflow: V,
+        make: impl Fn(&ToolCall) -> V,
+    ) -> Registry<V> {
+        let key = self.key().clone();
+        let registry = Registry::new(key, self.max(), overflow, listener).of_layer(layer);
+        for call in self.declared() {
+            registry.declare(&call.info(), || make(&call));
+        }
+        registry
+    }
+}

@@ -11,7 +11,6 @@ pub(crate) mod glob;
 pub(crate) mod inert;
 pub(crate) mod inner;
 pub(crate) mod keyed;
-pub(crate) mod keys;
 pub(crate) mod lagged;
 pub(crate) mod lane;
 pub(crate) mod limit;

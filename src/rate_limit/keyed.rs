@@ -19,6 +19,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     event::Listener,
     kit::{
+        attempts,
         backoff::{Jitter, Random, after_hint},
         registry::{Entry, Evict, Keep},
     },
@@ -56,10 +57,7 @@ impl Default for Settings {
 
 impl Settings {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let (attempts, most) = (self.attempts, u32::from(u16::MAX));
-        refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
-        let reason = format!("{attempts} is more than {most}");
-        refuse_if(attempts > most, "attempts", reason)?;
+        attempts::check(self.attempts)?;
         // Only explicit settings are checked: a default adapts to them.
         for (field, set) in [
             ("default_cooldown", self.default_cooldown),

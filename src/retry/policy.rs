@@ -5,11 +5,12 @@ use tokio::time::Instant;
 use super::budget::{Budgets, RetryBudget};
 use crate::{
     call::{CallInfo, Claim, ReplaySafety, ToolCall},
-    config::{ConfigError, refuse_if},
+    config::ConfigError,
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},
     key::Keys,
     kit::{
+        attempts::check,
         backoff::{Backoff, Random},
         inert::Inert,
         per_tool::{PerTool, ToolNames},
@@ -312,16 +313,6 @@ impl<C> RetryPolicy<C> {
             error.set_unsafe();
         }
     }
-}
-
-/// The number of an attempt has 16 bits.
-const MAX_ATTEMPTS: u32 = u16::MAX as u32;
-
-fn check(attempts: u32) -> Result<(), ConfigError> {
-    refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
-    let reason = format!("{attempts} is more than {MAX_ATTEMPTS}");
-    refuse_if(attempts > MAX_ATTEMPTS, "attempts", reason)?;
-    Ok(())
 }
 
 impl Settings {
