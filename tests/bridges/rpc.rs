@@ -97,9 +97,9 @@ async fn bad_requests_have_the_codes_of_the_specification() {
         {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32601,"message":"Method not found"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params.name` is no string"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params.name` is no string"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params.server` is no string"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.name` is not a string"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.name` is not a string"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params.server` is not a string"},"id":5,"jsonrpc":"2.0"}
     "#]].assert_eq(&answers);
     assert_eq!(
         ask(&server, vec![b'"', 0xff, b'"']).await.body["error"]["code"],

@@ -156,7 +156,7 @@ async fn a_task_that_failed_is_an_answer_in_the_tools_words() {
     for (polls, text) in [
         (1, "no such table"),
         (2, "the task was cancelled"),
-        (4, "the task's result is none of a tool"),
+        (4, "the task's result is not that of a tool"),
     ] {
         let (answer, seen) = answer(polls).await;
         let is_error = answer.result().unwrap().is_error;

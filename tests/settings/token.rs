@@ -391,7 +391,7 @@ fn settings_that_cannot_work_are_refused_by_their_keys() {
     expect![[r#"
         invalid `token.endpoint`: is `http://` on another machine: secrets go there
         invalid `token.endpoint`: has a user in it
-        invalid `token.endpoint`: is no `https://` URL
+        invalid `token.endpoint`: is not an `https://` URL
         invalid `tools.order.audience`: `token.endpoint` is not set
         invalid `token.client_id`: is not set
         invalid `token.client_id`: is empty

@@ -65,7 +65,7 @@ use tower_toolcall::{
 /// | answer | is |
 /// |---|---|
 /// | to the tool's own request: a state of a job that is over | that job's end |
-/// | to the tool's own request: without one of the values, or with one that is no text, number or boolean | `Reported`: the job cannot be asked for |
+/// | to the tool's own request: without one of the values, or with one that is not a text, number or boolean | `Reported`: the job cannot be asked for |
 /// | a completed state | the result; without anything at its path the whole body |
 /// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
 /// | any other state, none, or a body that is no JSON | the job goes on. `Retry-After` is obeyed |

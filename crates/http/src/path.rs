@@ -22,7 +22,7 @@ impl Path {
         };
         let parsed = JsonPath::parse(&whole);
         parsed.map(Self).map_err(|error| {
-            let reason = format!("`{whole}` is no JSONPath: {}", error.message());
+            let reason = format!("`{whole}` is not a JSONPath: {}", error.message());
             ConfigError::new(field, reason)
         })
     }

@@ -139,8 +139,9 @@ impl HttpTool {
     /// The header by its name: it has `${..}`, or the name of a secret and an argument that no
     /// [schema](Self::with_input_schema) set before declares (see [keys of the
     /// operator](crate#keys-of-the-operator)); it is the client's own (`Host`, `Content-Length`,
-    /// `Accept-Encoding` and the like), comes twice, is no line of visible ASCII, or has a template
-    /// that does not compile, or is empty or fails with any arguments; more than 64 headers.
+    /// `Accept-Encoding` and the like), comes twice, is not a line of visible ASCII, or has a
+    /// template that does not compile, or is empty or fails with any arguments; more than 64
+    /// headers.
     pub fn with_header(self, name: &str, template: impl Into<String>) -> Result<Self, ConfigError> {
         let tool = self.add_header(name, template.into())?;
         let is_secret = is_sensitive_key(name) && tool.known.is_none();
@@ -157,7 +158,8 @@ impl HttpTool {
     pub(super) fn add_header(mut self, name: &str, template: String) -> Result<Self, ConfigError> {
         let part = format!("header {}", name.to_ascii_lowercase());
         let refuse = |reason: &'static str| ConfigError::new(part.clone(), reason);
-        let header = HeaderName::try_from(name).map_err(|_| refuse("is no name of a header"))?;
+        let header =
+            HeaderName::try_from(name).map_err(|_| refuse("is not the name of a header"))?;
         if CLIENTS_OWN.contains(&header)
             || matches!(header.as_str(), "keep-alive" | "proxy-connection")
         {
@@ -170,7 +172,7 @@ impl HttpTool {
             return Err(refuse("is one more than a tool may have"));
         }
         if !template.chars().all(|c| matches!(c, ' '..='~' | '\t')) {
-            return Err(refuse("is no line of visible ASCII"));
+            return Err(refuse("is not a line of visible ASCII"));
         }
         refuse_environment(&part, &template)?;
         self.add(&part, template)?.check_header(&part)?;
@@ -605,7 +607,7 @@ fn origin(url: &str) -> Result<(String, Arc<str>), ConfigError> {
         return refuse("has no literal host before its path");
     };
     if authority.host() != host && authority.port_u16().is_none_or(|port| port == 0) {
-        return refuse("has a port that is none");
+        return refuse("has a port that is not a number from 1 to 65535");
     }
     if url.contains('#') {
         return refuse("has a `#`: fragments are not sent");

@@ -95,7 +95,8 @@ impl Catalog {
     }
 
     /// Names the server whose tools these are. To an [identity
-    /// layer](tower_toolcall::identity::IdentityLayer), a call that names another has no tool. Default: the name of the [`McpService`] that was asked.
+    /// layer](tower_toolcall::identity::IdentityLayer), a call that names another has no tool.
+    /// Default: the name of the [`McpService`] that was asked.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());

@@ -232,7 +232,7 @@ fn service(error: &ServiceError) -> ToolError {
         ServiceError::Timeout { .. } => ToolError::new(ErrorKind::Timeout, error.to_string()),
         ServiceError::Cancelled { .. } => ToolError::new(ErrorKind::Upstream, error.to_string()),
         ServiceError::UnexpectedResponse => {
-            ToolError::unusable("the MCP server answered with something that is no tool result")
+            ToolError::unusable("the MCP server answered with something that is not a tool result")
         }
         other => ToolError::new(ErrorKind::Failed, other.to_string()),
     }

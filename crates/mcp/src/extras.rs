@@ -282,7 +282,7 @@ fn answer_of(task: DetailedTask) -> Result<McpAnswer, ToolError> {
             let result = from_value::<CallToolResult>(Value::Object(result));
             match result {
                 Ok(result) => result.into(),
-                Err(_) => failed("the task's result is none of a tool"),
+                Err(_) => failed("the task's result is not that of a tool"),
             }
         }
         TaskPayload::Failed { error } => {

@@ -243,13 +243,13 @@ fn call_of(
 /// A call of what the params name.
 fn addressed(params: &mut Map<String, Value>, servers: Servers) -> Result<ToolCall, Value> {
     let Some(Value::String(name)) = params.remove("name") else {
-        return Err(wrong("`params.name` is no string"));
+        return Err(wrong("`params.name` is not a string"));
     };
     let call = ToolCall::new(name);
     match params.remove("server") {
         None | Some(Value::Null) => Ok(call),
         Some(Value::String(server)) => servers.put_on(call, &server).map_err(to_rpc),
-        Some(_) => Err(wrong("`params.server` is no string")),
+        Some(_) => Err(wrong("`params.server` is not a string")),
     }
 }
 

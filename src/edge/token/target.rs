@@ -106,7 +106,7 @@ impl TokenRequest {
 /// `endpoint`: it is no such URL, or has a user or a query.
 pub fn endpoint_uri(url: &str) -> Result<Uri, ConfigError> {
     let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
-    let uri: Uri = url.parse().map_err(|_| refuse("is no URL"))?;
+    let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
     let host = uri.host().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| refuse("has no host"))?;
     let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&&*host.to_ascii_lowercase());
@@ -114,7 +114,7 @@ pub fn endpoint_uri(url: &str) -> Result<Uri, ConfigError> {
         Some("https") => {}
         Some("http") if is_local => {}
         Some("http") => return Err(refuse("is `http://` on another machine: secrets go there")),
-        _ => return Err(refuse("is no `https://` URL")),
+        _ => return Err(refuse("is not an `https://` URL")),
     }
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     if authority.contains('@') {

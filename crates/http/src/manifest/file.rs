@@ -131,7 +131,7 @@ fn each_once<'de, D: Deserializer<'de>>(
     let mut all = BTreeMap::new();
     for (name, value) in fields {
         let Value::String(text) = value else {
-            return Err(D::Error::custom(format!("`{name}` is no text")));
+            return Err(D::Error::custom(format!("`{name}` is not a string")));
         };
         if all.insert(name.clone(), text).is_some() {
             return Err(D::Error::custom(format!("`{name}` comes twice")));

@@ -111,5 +111,5 @@ fn read(path: &FilePath) -> Result<ToolManifest, String> {
     if text.len() as u64 > MAX_FILE {
         return Err("has more than 1 MiB".to_owned());
     }
-    serde_json::from_str(&text).map_err(|e| format!("is no manifest: {e}"))
+    serde_json::from_str(&text).map_err(|e| format!("is not a manifest: {e}"))
 }

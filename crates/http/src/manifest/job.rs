@@ -108,7 +108,7 @@ impl PollConfig {
                 format!("{n} s is longer than a year"),
             )),
             Some(n) => Duration::try_from_secs_f64(n)
-                .map_err(|_| ConfigError::new(field, format!("{n} is no time in seconds"))),
+                .map_err(|_| ConfigError::new(field, format!("{n} is not a time in seconds"))),
         };
         let base = seconds("interval_seconds", self.interval_seconds, all.interval)?;
         let longest = self.max_interval_seconds;
@@ -140,7 +140,7 @@ fn states(
         return Ok(vec![default.to_owned()]);
     };
     let words = states.iter().map(|state| {
-        let is_no_state = || ConfigError::new(field, format!("{state} is no state"));
+        let is_no_state = || ConfigError::new(field, format!("{state} is not a state"));
         word(state).ok_or_else(is_no_state)
     });
     words.collect()

@@ -226,7 +226,7 @@ impl ToolManifest {
 
     fn headers(&self) -> Result<Vec<(String, String)>, ConfigError> {
         let refuse = |reason: String| ConfigError::new("headers_template", reason);
-        let no_object = || refuse("is no JSON object of names and templates".to_owned());
+        let no_object = || refuse("is not a JSON object of names and templates".to_owned());
         let fields = match &self.file.execution_profile.headers_template {
             None => return Ok(Vec::new()),
             Some(Headers::Text(text)) if text.trim().is_empty() => return Ok(Vec::new()),
@@ -237,7 +237,7 @@ impl ToolManifest {
         let mut names = BTreeSet::new();
         let headers = fields.0.into_iter().map(|(name, template)| {
             let Value::String(template) = template else {
-                return Err(refuse(format!("`{name}` is no text")));
+                return Err(refuse(format!("`{name}` is not a string")));
             };
             match names.insert(name.to_ascii_lowercase()) {
                 true => Ok((name, template)),

@@ -200,7 +200,7 @@ fn json(value: &Value) -> Result<String, Error> {
     let json = serde_json::to_string(value).map_err(failed)?;
     // Another value, in place of `"inf" | float`.
     if json.contains("null") && !is_finite(value) {
-        return Err(Fault::Value(None, "is no number that JSON has").into());
+        return Err(Fault::Value(None, "is not a number that JSON has").into());
     }
     Ok(json)
 }
@@ -254,7 +254,7 @@ fn segments(
             charge(state, &text)?;
             Ok(Value::from_object(Written(slot(text))))
         }
-        _ => Err(Fault::Value(None, "is no text, number or boolean, as a path takes it").into()),
+        _ => Err(Fault::Value(None, "is not a text, number or boolean, as a path takes it").into()),
     }
 }
 

@@ -232,7 +232,7 @@ impl Templates {
             // The text is the operator's own, so it may be quoted.
             let line = error.line().map(|line| format!(" in line {line}"));
             let (line, detail) = (line.unwrap_or_default(), error.detail().unwrap_or_default());
-            refused(format!("is no template{line}: {detail}"))
+            refused(format!("is not a template{line}: {detail}"))
         })?;
         self.try_out(part, prints).map_err(refused)
     }
@@ -423,7 +423,7 @@ impl Templates {
     pub(super) fn check_arguments(&self, known: &BTreeSet<String>) -> Result<(), ConfigError> {
         for (part, _) in self.env.templates() {
             if let Some(name) = self.names(part).difference(known).next() {
-                let reason = format!("uses `{name}`, which is no property of the schema");
+                let reason = format!("uses `{name}`, which is not a property of the schema");
                 return Err(ConfigError::new(part.to_owned(), reason));
             }
         }

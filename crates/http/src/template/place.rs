@@ -65,7 +65,7 @@ pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
     }
     let uri: Uri = out
         .parse()
-        .map_err(|_| Fault::Template("is no URL when its values are in"))?;
+        .map_err(|_| Fault::Template("is not a URL when its values are in"))?;
     let same = uri.scheme_str().zip(uri.authority());
     match same.is_some_and(|(scheme, host)| format!("{scheme}://{host}") == origin) {
         true => Ok(uri),
@@ -73,7 +73,7 @@ pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
     }
 }
 
-const NOT_PLAIN: &str = "is no text, number or boolean";
+const NOT_PLAIN: &str = "is not a text, number or boolean";
 
 fn encoded_segment(n: usize, text: &str) -> Result<String, Fault> {
     let foreign = |c: char| matches!(c, '/' | '\\') || c.is_control();
@@ -124,7 +124,7 @@ pub(super) fn header(marked: &Marked) -> Result<Option<HeaderValue>, Fault> {
         };
     }
     let value = HeaderValue::from_str(&text);
-    let value = value.map_err(|_| Fault::Template("is no value of a header"))?;
+    let value = value.map_err(|_| Fault::Template("is not a header's value"))?;
     Ok(Some(value))
 }
 
@@ -220,7 +220,7 @@ fn fault(broken: Broken, marked: &Marked) -> Fault {
     };
     match broken {
         Broken::Syntax if marked.has(|slot| matches!(slot, Slot::Nothing)) => Fault::Undefined,
-        Broken::Syntax => Fault::Template("is no JSON when its values are in"),
+        Broken::Syntax => Fault::Template("is not JSON when its values are in"),
         Broken::Nesting => {
             value_or_template(|slot| matches!(slot, Slot::Json(_)), "nests too deeply")
         }

@@ -555,7 +555,7 @@ fn tags_may_hold_what_looks_like_other_tags() {
 fn a_body_that_is_never_json_is_refused_when_the_tool_is_built() {
     for template in ["{{ a }}, {{ b }}", "{\"-a\": {{ a }} x}"] {
         let error = post().with_body(template).unwrap_err();
-        expect!["is no JSON when its values are in"].assert_eq(error.reason());
+        expect!["is not JSON when its values are in"].assert_eq(error.reason());
     }
 }
 
@@ -578,7 +578,7 @@ fn templates_are_held_to_the_schema_of_the_arguments() {
         (error.field(), error.reason()),
         (
             "header x",
-            "uses `sise`, which is no property of the schema"
+            "uses `sise`, which is not a property of the schema"
         )
     );
     let error = post()

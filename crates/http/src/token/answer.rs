@@ -45,7 +45,7 @@ pub(super) fn issued(
     needs_audience: bool,
 ) -> Result<(Token, Vec<Gap>), &'static str> {
     let issued: Issued =
-        serde_json::from_slice(body).map_err(|_| "the answer is no token of RFC 8693")?;
+        serde_json::from_slice(body).map_err(|_| "the answer is not a token of RFC 8693")?;
     let mut gaps = Vec::new();
     match issued.issued_token_type.as_deref() {
         Some(ACCESS_TOKEN | JWT) => {}
@@ -53,7 +53,7 @@ pub(super) fn issued(
         None => gaps.push(Gap::Type),
     }
     if !issued.token_type.eq_ignore_ascii_case("bearer") {
-        return Err("the token is no bearer token");
+        return Err("the token is not a bearer token");
     }
     let token = issued.access_token.expose();
     if !(1..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
@@ -78,7 +78,7 @@ pub(super) fn issued(
             (None, None) => {}
         },
         (None, _) if says_jwt || needs_audience && looks_so => {
-            return Err("the token is no JWT that can be read");
+            return Err("the token is not a JWT that can be read");
         }
         (None, Some(_)) if looks_so => gaps.push(Gap::Audience),
         (None, _) => {}

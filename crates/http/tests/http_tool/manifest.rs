@@ -197,12 +197,12 @@ fn a_file_that_cannot_work_names_the_part() {
         "client's own",
     );
     for (headers, why) in [
-        (json!({ "X-A": 1 }), "`X-A` is no text"),
-        (json!(r#"{"X-A": 1}"#), "`X-A` is no text"),
+        (json!({ "X-A": 1 }), "`X-A` is not a string"),
+        (json!(r#"{"X-A": 1}"#), "`X-A` is not a string"),
         (json!(r#"{"X-A": "1", "x-a": "2"}"#), "`x-a` comes twice"),
         (json!(r#"{"X-A": "1", "X-A": "2"}"#), "`X-A` comes twice"),
-        (json!(["X-A"]), "no JSON object"),
-        (json!(7), "no JSON object"),
+        (json!(["X-A"]), "not a JSON object"),
+        (json!(7), "not a JSON object"),
     ] {
         refused(
             &profile("headers_template", headers),
@@ -301,7 +301,7 @@ fn a_file_that_cannot_work_names_the_part() {
     refused(
         &poll("completed_values", json!([["done"]])),
         "completed_values",
-        r#"["done"] is no state"#,
+        r#"["done"] is not a state"#,
     );
     // Else each caller would choose by an argument whose job it is.
     refused(
@@ -517,7 +517,7 @@ async fn a_folder_of_files_is_a_router_with_a_list() {
     write("d.json", list.to_string());
     let twice = ToolManifest::read_dir(&folder).unwrap_err();
     fs::remove_dir_all(&folder).unwrap();
-    assert!(broken.field().ends_with("d.json") && broken.reason().contains("no manifest"));
+    assert!(broken.field().ends_with("d.json") && broken.reason().contains("not a manifest"));
     assert!(twice.reason().contains("`list_orders`"), "{twice}");
     assert!(ToolManifest::read_dir(&folder).is_err());
 

@@ -89,8 +89,8 @@ fn the_reason_why_a_secret_header_cannot_work_is_printed() {
             ("Bearer {{ env.X }}", "`env`"),
             ("{{ city | nope }}", "the filter `nope`"),
             ("{{ city.upper() }}", "the method `upper`"),
-            ("{{ city", "is no template"),
-            ("\u{e9}", "is no line of visible ASCII"),
+            ("{{ city", "is not a template"),
+            ("\u{e9}", "is not a line of visible ASCII"),
             ("Bearer ${API_KEY}", "environment"),
         ] {
             let error = tool().with_header(name, template).unwrap_err();
@@ -497,9 +497,9 @@ fn a_template_that_no_arguments_can_mend_is_refused() {
         (body("{{ uuid()() }}"), ["`body`", "line 1"]),
         (
             body("{% if false %}{}{% endif %}"),
-            ["`body`", "is no JSON"],
+            ["`body`", "is not JSON"],
         ),
-        (body("{# none #}"), ["`body`", "is no JSON"]),
+        (body("{# none #}"), ["`body`", "is not JSON"]),
     ] {
         let shown = Folder::of(&manifest("weather", profile.clone())).error();
         for part in parts.into_iter().chain(["tool.json", "`weather`"]) {

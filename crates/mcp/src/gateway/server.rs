@@ -305,7 +305,10 @@ fn page_of(
     tools.dedup_by(|a, b| a.name == b.name);
     if let Some(cursor) = cursor {
         let Some(last) = cursor.strip_prefix(AFTER) else {
-            return Err(ErrorData::invalid_params("the cursor is none", None));
+            return Err(ErrorData::invalid_params(
+                "the cursor is not one of this list",
+                None,
+            ));
         };
         let seen = tools.partition_point(|tool| &*tool.name <= last);
         tools.drain(..seen);

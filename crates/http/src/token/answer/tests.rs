@@ -82,7 +82,7 @@ fn the_scheme_is_bearer_in_whatever_case() {
     assert!(answer(json!({ "token_type": "bEARER" })).is_ok());
     for other in ["DPoP", "N_A", "mac", ""] {
         let error = answer(json!({ "token_type": other })).unwrap_err();
-        assert_eq!(error, "the token is no bearer token");
+        assert_eq!(error, "the token is not a bearer token");
     }
     assert!(answer(json!({ "token_type": null })).is_err());
 }
@@ -97,7 +97,7 @@ fn a_token_of_another_type_is_refused() {
     let token = jwt(&json!({ "aud": "orders" }));
     assert!(answer(json!({ "issued_token_type": JWT, "access_token": token })).is_ok());
     let error = answer(json!({ "issued_token_type": JWT })).unwrap_err();
-    assert_eq!(error, "the token is no JWT that can be read");
+    assert_eq!(error, "the token is not a JWT that can be read");
     let (_, gaps) = answer(json!({ "issued_token_type": null })).unwrap();
     assert_eq!(gaps, [Gap::Type]);
 }
