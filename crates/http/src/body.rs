@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
@@ -129,13 +129,7 @@ where
         };
         let room = max - bytes.len();
         let fits = data.remaining() <= room;
-        let mut data = data.take(room);
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            bytes.extend_from_slice(chunk);
-            let read = chunk.len();
-            data.advance(read);
-        }
+        bytes.put(data.take(room));
         if !fits {
             return Err(too_large(max));
         }

@@ -154,10 +154,6 @@ impl TryFrom<&ToolResult<HttpAnswer>> for ExecutionResult {
     }
 }
 
-fn code(error: &ToolError) -> &str {
-    ExecutionError::code_of(error).unwrap_or_else(|| error.code())
-}
-
 fn code_of_kind(error: &ToolError) -> &'static str {
     use ErrorKind as Kind;
     match (error.kind(), error.is_own_refusal()) {
@@ -168,14 +164,6 @@ fn code_of_kind(error: &ToolError) -> &'static str {
         (Kind::CircuitOpen, _) | (Kind::RateLimited | Kind::Overloaded, true) => "circuit_open",
         (Kind::PollTimeout, _) => "poll_timeout",
         _ => "internal_error",
-    }
-}
-
-/// The details of an error, redacted.
-fn details(error: &ToolError) -> Map<String, Value> {
-    match error.details().map(serde_json::to_value) {
-        Some(Ok(Value::Object(details))) => details,
-        _ => Map::new(),
     }
 }
 
@@ -258,13 +246,18 @@ impl ExecutionError {
             ErrorKind::InvalidInput if error.is_own_refusal() => error.message().to_owned(),
             _ => error.public_message(),
         };
-        let mut details = details(error);
+        let code = Self::code_of(error).unwrap_or_else(|| error.code());
+        // They are redacted.
+        let mut details = match error.details().map(serde_json::to_value) {
+            Some(Ok(Value::Object(details))) => details,
+            _ => Map::new(),
+        };
         if let Some(seconds) = error.retry_after_seconds() {
             details.insert("retry_after_seconds".to_owned(), seconds.into());
         }
         Self {
             message,
-            error_code: code(error).to_owned(),
+            error_code: code.to_owned(),
             tool_id: tool.to_owned(),
             upstream_status: error.status().map(|status| status.as_u16()),
             upstream_body: error.body().map(str::to_owned),

@@ -45,16 +45,9 @@ pub(super) fn resolve(reference: &str, base: &http::Uri, origin: &str) -> Option
 }
 
 fn encoded(url: &str) -> String {
-    let (before, query) = match url.split_once('?') {
-        Some((before, query)) => (before, Some(query)),
-        None => (url, None),
-    };
-    let query = query.map(|query| format!("?{}", utf8_percent_encode(query, STRAY_IN_QUERY)));
-    format!(
-        "{}{}",
-        utf8_percent_encode(before, STRAY),
-        query.unwrap_or_default()
-    )
+    let (before, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let before = utf8_percent_encode(before, STRAY);
+    format!("{before}{}", utf8_percent_encode(query, STRAY_IN_QUERY))
 }
 
 #[cfg(test)]
