@@ -25,7 +25,7 @@ const MAX: usize = 500;
 /// The span of a request, by OpenTelemetry's conventions for HTTP clients.
 pub(super) fn span(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>) -> Span {
     let (method, uri) = (request.method().as_str(), request.uri());
-    let template = || template(call.rules(), &tool.url_template());
+    let template = || template(call.rules(), &tool.templates.source("url"));
     tracing::debug_span!(
         target: "tower_toolcall::http",
         names::HTTP,
@@ -66,7 +66,7 @@ pub(super) fn request(call: &CallInfo, tool: &HttpTool, request: &Request<Bytes>
         { field::CALL_ID } = call.id().map(shown_field).map(tracing::field::display),
         { field::TRACE_ID } = call.trace_id().map(shown_field).map(tracing::field::display),
         { field::METHOD } = request.method().as_str(),
-        { field::URL } = %url(call.rules(), request.uri(), &tool.url_template()),
+        { field::URL } = %url(call.rules(), request.uri(), &tool.templates.source("url")),
         { field::HEADERS } = %listed(request.headers()),
         { field::BODY } = %text(call.rules(), request.body()),
         "{}", event::HTTP_REQUEST

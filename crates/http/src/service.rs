@@ -231,11 +231,7 @@ fn picked(tool: &HttpTool, mut answer: HttpAnswer, rules: &Rules) -> Result<Http
     if let (Some(path), Some(json)) = (&tool.error, answer.json())
         && let Some(why) = path.first(json).filter(|why| is_something(why))
     {
-        let text = match why {
-            Value::String(why) => why.clone(),
-            why => why.to_string(),
-        };
-        let text = rules.without_secrets(&text).into_owned();
+        let text = rules.without_secrets(&why.model_text()).into_owned();
         return Err(ToolError::new(ErrorKind::Reported, text).with_source(Refused::new(answer)));
     }
     let Some(path) = &tool.result else {

@@ -57,7 +57,7 @@ pub struct HttpTool {
     /// Scheme and authority: `https://api.example.com`.
     pub(super) origin: String,
     pub(super) host: Arc<str>,
-    templates: Templates,
+    pub(super) templates: Templates,
     /// The properties of the arguments' schema, if there is one.
     known: Option<BTreeSet<String>>,
     headers: Vec<(HeaderName, String)>,
@@ -373,11 +373,6 @@ impl HttpTool {
         HttpService::new(Arc::new(self), client)
     }
 
-    /// The URL as the operator wrote it.
-    pub(super) fn url_template(&self) -> String {
-        self.templates.source("url")
-    }
-
     /// The kept ones of an answer's headers.
     pub(super) fn kept(&self, headers: &HeaderMap) -> HeaderMap {
         let kept = self.kept.iter().flat_map(|(name, is_hidden)| {
@@ -406,16 +401,6 @@ impl HttpTool {
     pub(super) fn names_in_headers(&self, variable: &str) -> bool {
         let mut parts = self.headers.iter().map(|(_, part)| part);
         parts.any(|part| self.templates.variables(part).contains(variable))
-    }
-
-    /// The arguments that its URL names, as far as they are found.
-    pub(super) fn names_of_url(&self) -> BTreeSet<String> {
-        self.templates.names("url")
-    }
-
-    /// Returns the arguments of the URL with the parts of them that it names: `order.id`.
-    pub(super) fn variables_of_url(&self) -> BTreeSet<String> {
-        self.templates.variables("url")
     }
 
     fn check_arguments(&self) -> Result<(), ConfigError> {

@@ -1,6 +1,9 @@
 //! Manifests as they are written.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use http::Method;
 use serde::{
@@ -95,7 +98,7 @@ pub(super) enum Headers {
 
 /// The fields of a JSON object in their order, also those that come twice.
 #[derive(Clone)]
-pub(super) struct Fields(pub(super) Vec<(String, Value)>);
+pub(super) struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -121,23 +124,30 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
+impl Fields {
+    /// Returns the texts. No name may come twice, as `key` compares names.
+    pub(super) fn into_texts(
+        self,
+        key: impl Fn(&str) -> String,
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut names = BTreeSet::new();
+        let texts = self.0.into_iter().map(|(name, value)| match value {
+            Value::String(_) if !names.insert(key(&name)) => Err(format!("`{name}` comes twice")),
+            Value::String(text) => Ok((name, text)),
+            _ => Err(format!("`{name}` is not a string")),
+        });
+        texts.collect()
+    }
+}
+
 /// An object of texts, in which no name comes twice.
 fn each_once<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
-    let Some(Fields(fields)) = Option::deserialize(from)? else {
-        return Ok(None);
-    };
-    let mut all = BTreeMap::new();
-    for (name, value) in fields {
-        let Value::String(text) = value else {
-            return Err(D::Error::custom(format!("`{name}` is not a string")));
-        };
-        if all.insert(name.clone(), text).is_some() {
-            return Err(D::Error::custom(format!("`{name}` comes twice")));
-        }
-    }
-    Ok(Some(all))
+    let fields: Option<Fields> = Option::deserialize(from)?;
+    let texts = fields.map(|fields| fields.into_texts(str::to_owned));
+    let texts = texts.transpose().map_err(D::Error::custom)?;
+    Ok(texts.map(BTreeMap::from_iter))
 }
 
 #[derive(Clone, Deserialize)]

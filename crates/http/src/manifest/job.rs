@@ -206,7 +206,7 @@ impl ToolManifest {
         is_own: bool,
     ) -> Result<BTreeSet<String>, ConfigError> {
         // Never those of headers: a caller could name another's job.
-        let mut names = status.names_of_url();
+        let mut names = status.templates.names("url");
         let none = BTreeMap::new();
         let named = config.job_values.as_ref().unwrap_or(&none);
         // A value that is nowhere in it tells no job from another.
@@ -218,12 +218,12 @@ impl ToolManifest {
         match schema.and_then(|schema| schema.get("properties")) {
             Some(all) => names.retain(|name| all.get(name).is_none()),
             None => {
-                let arguments = self.to_tool()?.names_of_url();
+                let arguments = self.to_tool()?.templates.names("url");
                 names.retain(|name| !arguments.contains(name));
             }
         }
         // A value that names a job is a text, a number or a boolean.
-        let variables = status.variables_of_url();
+        let variables = status.templates.variables("url");
         let is_part = |name: &&String| {
             let path = name.split_once('.');
             path.is_some_and(|(top, _)| names.contains(top) || named.contains_key(top))

@@ -4,8 +4,6 @@ mod file;
 mod folder;
 pub(crate) mod job;
 
-use std::collections::BTreeSet;
-
 use http::{HeaderName, Method, header::CONTENT_TYPE};
 use serde_json::Value;
 
@@ -234,17 +232,7 @@ impl ToolManifest {
             Some(Headers::Fields(fields)) => fields.clone(),
             Some(Headers::Other(_)) => return Err(no_object()),
         };
-        let mut names = BTreeSet::new();
-        let headers = fields.0.into_iter().map(|(name, template)| {
-            let Value::String(template) = template else {
-                return Err(refuse(format!("`{name}` is not a string")));
-            };
-            match names.insert(name.to_ascii_lowercase()) {
-                true => Ok((name, template)),
-                false => Err(refuse(format!("`{name}` comes twice"))),
-            }
-        });
-        headers.collect()
+        fields.into_texts(str::to_ascii_lowercase).map_err(refuse)
     }
 
     /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method

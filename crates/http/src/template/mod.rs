@@ -332,7 +332,7 @@ impl Templates {
         scope: &Scope,
         put_in: impl FnOnce(&Marked) -> Result<T, Fault>,
     ) -> Result<T, ToolError> {
-        self.part_of(part, scope, scope.values(), put_in)
+        self.part_of(part, scope, scope.values_with(None), put_in)
     }
 
     fn part_of<T>(

@@ -173,12 +173,7 @@ impl Scope {
         }))
     }
 
-    /// For all parts but headers.
-    pub(super) fn values(&self) -> Value {
-        self.values_with(None)
-    }
-
-    /// For headers.
+    /// Only headers get a token.
     pub(super) fn values_with(&self, token: Option<&str>) -> Value {
         Value::from_object(Context {
             variables: Arc::clone(&self.0),
