@@ -15,6 +15,7 @@ use rmcp::{
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_toolcall::{
     answer::json_bytes,
@@ -62,7 +63,11 @@ impl ServerHandler for GatewayHandler {
             return answered(Err(error), &info);
         }
         let relayed = relay(&mut call, &cx);
-        let (call, token) = with_token(call);
+        // rmcp's own token fires after an answer as well, which would stop what a tool leaves
+        // running.
+        let token = CancellationToken::new();
+        let call = call.with_cancellation(token.clone());
+        let token = token.drop_guard();
         let run = async {
             let run = self.stack.clone().oneshot(call);
             let result = match relayed {
@@ -75,7 +80,9 @@ impl ServerHandler for GatewayHandler {
         };
         let run = self.drain.run(&info, run);
         let Some(result) = cx.ct.run_until_cancelled(run).await else {
-            return Err(cancelled());
+            // The client may not read it.
+            let cancelled = "the request was cancelled";
+            return Err(ErrorData::internal_error(cancelled, None));
         };
         answered(result, &info)
     }
@@ -131,14 +138,6 @@ impl GatewayHandler {
         let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
         list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
     }
-}
-
-/// A token of the call's own: rmcp's fires after an answer as well, which would stop what a tool
-/// leaves running.
-fn with_token(call: ToolCall) -> (ToolCall, tokio_util::sync::DropGuard) {
-    let token = tokio_util::sync::CancellationToken::new();
-    let call = call.with_cancellation(token.clone());
-    (call, token.drop_guard())
 }
 
 /// The header in which a client over HTTP names its session.
@@ -207,11 +206,6 @@ fn key(cx: &RequestContext<RoleServer>) -> Option<Arc<str>> {
 /// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells
 /// programs what it tells the model in words: the error's code, and what else is known of it.
 pub const ERROR_META: &str = "tower-toolcall/error";
-
-/// The answer to a request that its client has cancelled. The client may not read it.
-fn cancelled() -> ErrorData {
-    ErrorData::internal_error("the request was cancelled", None)
-}
 
 /// The stack's answer or error, as a client gets it.
 fn answered(

@@ -168,13 +168,12 @@ impl McpSessions {
         lock(&self.table).sessions.len()
     }
 
-    fn open(&self, id: &SessionId) -> Open {
-        lock(&self.table).touch(id, |used| used.has_spoken = true);
-        self.begin(id)
-    }
-
-    fn begin(&self, id: &SessionId) -> Open {
-        lock(&self.table).touch(id, |used| used.streams += 1);
+    /// Opens a stream. All but that of `initialize` show that the client speaks.
+    fn open(&self, id: &SessionId, has_spoken: bool) -> Open {
+        lock(&self.table).touch(id, |used| {
+            used.streams += 1;
+            used.has_spoken |= has_spoken;
+        });
         Open {
             table: Arc::clone(&self.table),
             id: SessionId::clone(id),
@@ -232,7 +231,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        let _open = self.begin(id);
+        let _open = self.open(id, false);
         self.sessions.initialize_session(id, message).await
     }
 
@@ -250,7 +249,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let open = self.open(id);
+        let open = self.open(id, true);
         let stream = self.sessions.create_stream(id, message).await?;
         Ok(kept_open(stream, open))
     }
@@ -260,7 +259,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
-        let _open = self.open(id);
+        let _open = self.open(id, true);
         self.sessions.accept_message(id, message).await
     }
 
@@ -268,7 +267,7 @@ impl SessionManager for McpSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let open = self.open(id);
+        let open = self.open(id, true);
         let stream = self.sessions.create_standalone_stream(id).await?;
         Ok(kept_open(stream, open))
     }
@@ -278,7 +277,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let open = self.open(id);
+        let open = self.open(id, true);
         let stream = self.sessions.resume(id, last_event_id).await?;
         Ok(kept_open(stream, open))
     }

@@ -118,15 +118,6 @@ impl Live {
         !self.service().peer().is_transport_closed()
     }
 
-    /// Returns whether there is no other ping.
-    pub(super) fn begin_ping(&self) -> bool {
-        !self.pinged.swap(true, Relaxed)
-    }
-
-    pub(super) fn end_ping(&self) {
-        self.pinged.store(false, Relaxed);
-    }
-
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Relaxed)
     }
@@ -177,7 +168,7 @@ impl Drop for Unanswered<'_> {
         let current = self.leaf.current();
         let is_current = current.is_some_and(|current| Arc::ptr_eq(&current, live));
         // One at a time. It holds nothing up, and ends at its limit.
-        if is_current && live.begin_ping() {
+        if is_current && !live.pinged.swap(true, Relaxed) {
             let peer = live.service().peer().clone();
             runtime.spawn(ping(
                 peer,
@@ -230,7 +221,7 @@ async fn ping(peer: Peer<RoleClient>, limit: Duration, leaf: WeakLeaf, live: Wea
     let (Some(leaf), Some(live)) = (McpReconnect::upgrade(&leaf), live.upgrade()) else {
         return;
     };
-    live.end_ping();
+    live.pinged.store(false, Relaxed);
     let lost = match lost {
         Ok(lost) => lost,
         Err(_) => Some(ToolError::new(

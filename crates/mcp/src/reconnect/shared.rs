@@ -267,7 +267,10 @@ impl Attempt {
             };
             ending.result = Some(match connecting.instrument(span).await {
                 Ok(connected) => connected.map_err(|error| failure(error, &server, &outage)),
-                Err(_) => Err(timed_out(limit, &server)),
+                Err(_) => {
+                    let late = format!("no connection after {}ms", limit.as_millis());
+                    Err(no_connection(&server, &late))
+                }
             });
         };
         Self {
@@ -333,13 +336,6 @@ fn failure(error: AnyError, server: &str, outage: &Outage) -> ToolError {
         error = error.with_outage(outage);
     }
     errors::hinted(error, delay).with_execution(Execution::NotStarted)
-}
-
-fn timed_out(limit: Duration, server: &str) -> ToolError {
-    no_connection(
-        server,
-        &format!("no connection after {}ms", limit.as_millis()),
-    )
 }
 
 pub(super) fn interrupted(server: &str) -> ToolError {
