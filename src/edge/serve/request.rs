@@ -41,10 +41,13 @@ impl Rejection {
             _ => error,
         };
         let is_error = status.is_client_error() || status.is_server_error();
-        Self::of(error).with_status(match is_error {
-            true => status,
-            false => StatusCode::BAD_REQUEST,
-        })
+        let status = if is_error {
+            status
+        } else {
+            StatusCode::BAD_REQUEST
+        };
+        let error = Self::of(error).error;
+        Self { status, error }
     }
 
     pub(super) fn no_post() -> Self {
@@ -58,11 +61,6 @@ impl Rejection {
             status: error.kind().http_status(),
             error: error.with_user_message(reason),
         }
-    }
-
-    fn with_status(mut self, status: StatusCode) -> Self {
-        self.status = status;
-        self
     }
 
     /// The status of the answer: 400, 405 (code `METHOD_NOT_ALLOWED`), 413 (`PAYLOAD_TOO_LARGE`),
@@ -175,34 +173,22 @@ async fn addressed(
     request: &mut Request,
     on_server: impl FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError>,
 ) -> Result<ToolCall, Rejection> {
-    let params = params(request.extract_parts().await)?;
-    let Some(tool) = param(&params, "tool") else {
+    // A fallback has none at all.
+    let params: Result<RawPathParams, _> = request.extract_parts().await;
+    if let Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) = params {
+        let reason = "the path is not UTF-8";
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, reason));
+    }
+    let param = |name| params.iter().flatten().find(|(key, _)| *key == name);
+    let Some((_, tool)) = param("tool") else {
         let error = ToolError::new(ErrorKind::Internal, "the route has no parameter `tool`");
         return Err(Rejection::of(error));
     };
     let call = ToolCall::new(tool);
-    match param(&params, "server") {
-        Some(server) => on_server(call, server).map_err(Rejection::of),
+    match param("server") {
+        Some((_, server)) => on_server(call, server).map_err(Rejection::of),
         None => Ok(call),
     }
-}
-
-/// The parameters of a path. A fallback has none at all.
-fn params(
-    params: Result<RawPathParams, RawPathParamsRejection>,
-) -> Result<Option<RawPathParams>, Rejection> {
-    match params {
-        Err(RawPathParamsRejection::InvalidUtf8InPathParam(_)) => {
-            let reason = "the path is not UTF-8";
-            Err(Rejection::new(StatusCode::BAD_REQUEST, reason))
-        }
-        params => Ok(params.ok()),
-    }
-}
-
-fn param<'p>(params: &'p Option<RawPathParams>, name: &str) -> Option<&'p str> {
-    let mut params = params.iter().flatten();
-    params.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// Whether the server that a request names is taken.
