@@ -118,9 +118,9 @@ impl<C> RateLimitBackoffBuilder<C> {
     ///
     /// Default: it does not. The text may be an answer that the tool repeats, or report a limit
     /// that a step of its own work met: it delays the call that met it, where that may be sent
-    /// again, and closes no gate. What the tool or its leaf reports by a [`ToolError`] of its own,
-    /// by a status on its own wire, or by a [classifier](Self::with_classifier) always closes the
-    /// gate.
+    /// again, and closes no gate. What the tool or its leaf reports by a
+    /// [`ToolError`](crate::ToolError) of its own, by a status on its own wire, or by a
+    /// [classifier](Self::with_classifier) always closes the gate.
     pub fn with_text_limits(mut self) -> Self {
         self.settings.text_limits = true;
         self
