@@ -2,61 +2,33 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{LazyLock, OnceLock},
 };
 
 /// The hash of (server, name) and that of the server alone: which of them is needed depends on the
-/// [`Key`](crate::Key) of a layer.
+/// [`Key`](crate::Key) of a layer. Each is made when a keyed layer first asks.
 #[derive(Clone, Default)]
 pub(super) struct Hashes {
-    tool: Hash,
-    server: Hash,
+    tool: OnceLock<u64>,
+    server: OnceLock<u64>,
 }
 
 impl Hashes {
     #[inline]
     pub(super) fn tool(&self, server: Option<&str>, tool: Option<&str>) -> u64 {
-        self.tool.get(|| hash_of(server, tool))
+        *self.tool.get_or_init(|| hash_of(server, tool))
     }
 
     #[inline]
     pub(super) fn server(&self, server: Option<&str>) -> u64 {
-        self.server.get(|| hash_of(server, None))
+        *self.server.get_or_init(|| hash_of(server, None))
     }
 
     /// Takes over what another value of the same names has computed.
     pub(super) fn adopt(&self, known: &Self) {
-        let hash = known.tool.0.load(Relaxed);
-        if hash != 0 {
-            self.tool.0.store(hash, Relaxed);
+        if let Some(hash) = known.tool.get() {
+            let _ = self.tool.set(*hash);
         }
-    }
-}
-
-/// A hash that is made when a keyed layer first asks; 0 until then.
-#[derive(Default)]
-struct Hash(AtomicU64);
-
-impl Hash {
-    #[inline]
-    fn get(&self, make: impl FnOnce() -> u64) -> u64 {
-        match self.0.load(Relaxed) {
-            0 => {
-                let hash = make();
-                self.0.store(hash, Relaxed);
-                hash
-            }
-            hash => hash,
-        }
-    }
-}
-
-impl Clone for Hash {
-    fn clone(&self) -> Self {
-        Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 
@@ -83,7 +55,7 @@ pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
         }
     }
     hasher.write_word(lengths);
-    // 0 is kept for "not made yet".
+    // 0 stands for "no subject".
     hasher.finish().max(1)
 }
 
@@ -134,7 +106,9 @@ impl SipHash {
             self.write_word(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            self.write_word(last(rest));
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.write_word(u64::from_le_bytes(word));
         }
     }
 
@@ -145,24 +119,6 @@ impl SipHash {
             self.round();
         }
         self.v0 ^ self.v1 ^ self.v2 ^ self.v3
-    }
-}
-
-/// A word of less than eight bytes: four of them, two and one, as far as there are.
-#[inline(always)]
-fn last(mut bytes: &[u8]) -> u64 {
-    let (mut word, mut bits) = (0, 0);
-    if let Some((four, rest)) = bytes.split_first_chunk() {
-        word = u64::from(u32::from_le_bytes(*four));
-        (bytes, bits) = (rest, 32);
-    }
-    if let Some((two, rest)) = bytes.split_first_chunk() {
-        word |= u64::from(u16::from_le_bytes(*two)) << bits;
-        (bytes, bits) = (rest, bits + 16);
-    }
-    match bytes {
-        [one, ..] => word | u64::from(*one) << bits,
-        [] => word,
     }
 }
 
