@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::ToolCall;
 
@@ -30,42 +30,12 @@ impl Claim {
     }
 }
 
+// The claims of an attempt share a byte with the facts that those who repeat a call note.
+
 /// All attempts share the recording, which was begun by the layer that repeats the call.
-const KEYED: u8 = 1 << 5;
+pub(super) const KEYED: u8 = 1 << 5;
 /// An earlier attempt may have run.
 const AMBIGUOUS: u8 = 1 << 6;
-
-/// The claims of an attempt, and the facts that those who repeat a call note beside them.
-#[derive(Debug, Default)]
-pub(super) struct Claims(AtomicU8);
-
-impl Claims {
-    #[inline]
-    fn has(&self, bit: u8) -> bool {
-        self.0.load(Relaxed) & bit != 0
-    }
-
-    #[inline]
-    pub(super) fn withdraw(&mut self, claim: Claim) {
-        *self.0.get_mut() &= !claim.bit();
-    }
-
-    #[inline]
-    pub(super) fn set_keyed(&mut self) {
-        *self.0.get_mut() |= KEYED;
-    }
-
-    pub(super) fn is_keyed(&self) -> bool {
-        self.has(KEYED)
-    }
-}
-
-impl Clone for Claims {
-    #[inline]
-    fn clone(&self) -> Self {
-        Self(AtomicU8::new(self.0.load(Relaxed)))
-    }
-}
 
 impl ToolCall {
     /// Claims the call, and tells whether it had been claimed before.
@@ -74,38 +44,47 @@ impl ToolCall {
     /// clone carries the claims made before it.
     #[inline]
     pub fn claim(&self, claim: Claim) -> bool {
-        self.claims.0.fetch_or(claim.bit(), Relaxed) & claim.bit() != 0
+        self.claims.fetch_or(claim.bit(), Relaxed) & claim.bit() != 0
     }
 
     /// Claims a call that no other thread can see, as [`claim`](Self::claim) does.
     pub(crate) fn take_claim(&mut self, claim: Claim) -> bool {
-        let before = *self.claims.0.get_mut();
-        *self.claims.0.get_mut() = before | claim.bit();
+        let before = *self.claims.get_mut();
+        *self.claims.get_mut() = before | claim.bit();
         before & claim.bit() != 0
     }
 
     /// Returns whether a layer above has made this claim.
     #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {
-        self.claims.has(claim.bit())
+        self.has(claim.bit())
     }
 
     /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt
     /// and claim it when they send it.
     pub fn unclaimed(&self, claim: Claim) -> Self {
         let mut copy = self.clone();
-        copy.claims.withdraw(claim);
+        copy.withdraw(claim);
         copy
+    }
+
+    pub(super) fn withdraw(&mut self, claim: Claim) {
+        *self.claims.get_mut() &= !claim.bit();
+    }
+
+    #[inline]
+    pub(super) fn has(&self, bit: u8) -> bool {
+        self.claims.load(Relaxed) & bit != 0
     }
 
     /// Notes that an earlier attempt may have run. The layer that sends this one takes its refusal
     /// for no proof that the tool did not.
     pub(crate) fn set_ambiguous(&self) {
-        self.claims.0.fetch_or(AMBIGUOUS, Relaxed);
+        self.claims.fetch_or(AMBIGUOUS, Relaxed);
     }
 
     /// Returns whether an earlier attempt may have run.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.claims.has(AMBIGUOUS)
+        self.has(AMBIGUOUS)
     }
 }

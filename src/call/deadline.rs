@@ -77,7 +77,7 @@ impl ToolCall {
         self.deadline = Some(at);
         // It is another one.
         (self.deadline_trust, self.is_reserved) = (Trust::Trusted, false);
-        self.claims.withdraw(Claim::Drain);
+        self.withdraw(Claim::Drain);
     }
 
     /// Returns whether the call leaves its tool enough time to show that it works. False only if an
@@ -121,7 +121,7 @@ impl ToolCall {
         let Some(at) = self.deadline else { return };
         let reserve = reserve.min(self.data.max_reserve);
         self.deadline = Some(at.checked_sub(reserve).map_or(now, |at| at.max(now)));
-        self.claims.withdraw(Claim::Drain);
+        self.withdraw(Claim::Drain);
     }
 
     /// Notes that a reserve has been kept from the deadline, so that the next

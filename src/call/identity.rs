@@ -1,6 +1,6 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
-use super::{Claim, Given, Place, ReplaySafety, ToolCall, hash::Hashes};
+use super::{Claim, Place, ReplaySafety, ToolCall, hash::Hashes};
 use crate::text::Short;
 
 /// The separator of server and tool in a flat name, unless a table sets another.
@@ -189,11 +189,12 @@ impl ToolCall {
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
         self.place = Place::Resolved;
-        if self.replay.value == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
-            self.replay = Given::by_table(identity.replay);
+        if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
+            (self.replay, self.is_replay_listed) = (identity.replay, true);
         }
         if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
-            self.data_mut().ident_mut().timeout = Some(Given::by_table(timeout));
+            let ident = self.data_mut().ident_mut();
+            (ident.timeout, ident.is_timeout_listed) = (Some(timeout), true);
         }
         self
     }
@@ -219,7 +220,7 @@ impl ToolCall {
             return self;
         }
         if self.server() != identity.server() {
-            self.claims.withdraw(Claim::Health);
+            self.withdraw(Claim::Health);
         }
         self.data_mut().ident_mut().names = identity.names.clone();
         self
@@ -280,15 +281,12 @@ impl ToolCall {
     /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
     /// A listed one holds where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
-        self.replay.is_listed
+        self.is_replay_listed
     }
 
     /// The same of the [timeout](Self::timeout).
     pub fn is_timeout_listed(&self) -> bool {
-        self.data
-            .ident
-            .timeout
-            .is_some_and(|timeout| timeout.is_listed)
+        self.data.ident.is_timeout_listed
     }
 }
 

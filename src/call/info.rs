@@ -6,7 +6,7 @@ use std::{
 use http::Extensions;
 
 use super::{
-    Given, Listeners, Progress, Record, ReplaySafety, Whose, arguments::Arguments, identity::Names,
+    Listeners, Progress, Record, ReplaySafety, Whose, arguments::Arguments, identity::Names,
     job::Job,
 };
 use crate::{error::ToolError, redact::Rules, text::Short};
@@ -37,7 +37,9 @@ pub(super) struct Ident {
     pub(super) subject: u64,
     /// The ids that were not verified.
     pub(super) unverified: u8,
-    pub(super) timeout: Option<Given<Duration>>,
+    pub(super) timeout: Option<Duration>,
+    /// A table of tools has set the timeout, not the caller.
+    pub(super) is_timeout_listed: bool,
     pub(super) rules: Rules,
     pub(super) record: Arc<Record>,
 }
@@ -54,6 +56,7 @@ impl Data {
                 subject: 0,
                 unverified: 0,
                 timeout: None,
+                is_timeout_listed: false,
                 rules: Rules::default(),
                 record: Arc::default(),
             }),
@@ -138,7 +141,7 @@ macro_rules! getters {
             /// The timeout set on the call itself.
             #[inline]
             pub fn timeout(&self) -> Option<Duration> {
-                self.$($ident).+.timeout.map(|timeout| timeout.value)
+                self.$($ident).+.timeout
             }
 
             /// The redaction rules for the arguments, the result and the errors of the call.

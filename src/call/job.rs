@@ -1,15 +1,13 @@
 //! Jobs: work that goes on after the answer to the call that has started it.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU8};
 
 use http::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{
-    Given, Observation, Place, ToolCall, arguments::Arguments, claim::Claims, identity::Names,
-};
+use super::{Observation, Place, ToolCall, arguments::Arguments, identity::Names};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},
@@ -209,10 +207,11 @@ impl ToolCall {
         self.detach();
         self.attempt = 1;
         self.limit_ms = 0;
-        self.replay = Given::by_caller(ReplaySafety::Safe);
-        self.claims = Claims::default();
+        (self.replay, self.is_replay_listed) = (ReplaySafety::Safe, false);
+        self.claims = AtomicU8::default();
         if self.timeout().is_some() {
-            self.data_mut().ident_mut().timeout = None;
+            let ident = self.data_mut().ident_mut();
+            (ident.timeout, ident.is_timeout_listed) = (None, false);
         }
         if self.data.job.is_some() {
             self.data_mut().job = None;

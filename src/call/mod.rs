@@ -30,7 +30,14 @@ mod typed;
 mod way;
 mod wire;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use http::Extensions;
 use serde_json::{Map, Value};
@@ -47,7 +54,7 @@ use crate::{
 pub(crate) use self::arguments::dismantle;
 pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::Listeners;
-use self::{arguments::Arguments, claim::Claims, info::Data};
+use self::{arguments::Arguments, info::Data};
 pub use self::{
     claim::Claim,
     deadline::Trust,
@@ -134,37 +141,15 @@ pub struct ToolCall {
     /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
     limit_ms: u32,
     attempt: u16,
-    claims: Claims,
+    claims: AtomicU8,
     /// The trust in the peer that has set the deadline.
     deadline_trust: Trust,
     /// Whether the deadline leaves its owner time to finish: the next layer keeps no reserve.
     is_reserved: bool,
     place: Place,
-    replay: Given<ReplaySafety>,
-}
-
-/// A value with its origin.
-#[derive(Clone, Copy, Debug)]
-struct Given<T> {
-    value: T,
-    /// A table of tools has set it, not the caller.
-    is_listed: bool,
-}
-
-impl<T> Given<T> {
-    const fn by_caller(value: T) -> Self {
-        Self {
-            value,
-            is_listed: false,
-        }
-    }
-
-    const fn by_table(value: T) -> Self {
-        Self {
-            value,
-            is_listed: true,
-        }
-    }
+    replay: ReplaySafety,
+    /// A table of tools has set the replay safety, not the caller.
+    is_replay_listed: bool,
 }
 
 /// The place of a call on its way to a tool.
@@ -189,11 +174,12 @@ impl ToolCall {
             recording: 0,
             limit_ms: 0,
             attempt: 1,
-            claims: Claims::default(),
+            claims: AtomicU8::default(),
             deadline_trust: Trust::Trusted,
             is_reserved: false,
             place: Place::Asked,
-            replay: Given::by_caller(ReplaySafety::Unknown),
+            replay: ReplaySafety::Unknown,
+            is_replay_listed: false,
         }
     }
 
@@ -265,7 +251,7 @@ impl ToolCall {
         let names = &mut self.data_mut().ident_mut().names;
         (names.server, names.separator, names.is_listed) = (Some(server.into()), None, true);
         names.hashes = Default::default();
-        self.claims.withdraw(Claim::Health);
+        self.withdraw(Claim::Health);
         self.place = Place::Asked;
         self
     }
@@ -293,13 +279,14 @@ impl ToolCall {
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout
     /// does nothing.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.data_mut().ident_mut().timeout = Some(Given::by_caller(timeout));
+        let ident = self.data_mut().ident_mut();
+        (ident.timeout, ident.is_timeout_listed) = (Some(timeout), false);
         self
     }
 
     /// Says whether the call may run twice. Default: [`ReplaySafety::Unknown`].
     pub fn with_replay_safety(mut self, replay: ReplaySafety) -> Self {
-        self.replay = Given::by_caller(replay);
+        (self.replay, self.is_replay_listed) = (replay, false);
         self
     }
 
@@ -390,7 +377,7 @@ impl ToolCall {
 
     /// Returns how far the call may run twice.
     pub fn replay_safety(&self) -> ReplaySafety {
-        self.replay.value
+        self.replay
     }
 
     /// The caller's cancellation token.
@@ -428,11 +415,7 @@ impl ToolCall {
     /// A cheap handle on the call's names, for code that outlives the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
-        CallInfo::new(
-            Arc::clone(&self.data.ident),
-            self.recording,
-            self.replay.value,
-        )
+        CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.replay)
     }
 
     /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits
@@ -524,11 +507,12 @@ impl ToolCall {
             recording: self.recording,
             limit_ms: self.limit_ms,
             attempt: self.attempt,
-            claims: self.claims.clone(),
+            claims: AtomicU8::new(self.claims.load(Relaxed)),
             deadline_trust: self.deadline_trust,
             is_reserved: self.is_reserved,
             place: self.place,
             replay: self.replay,
+            is_replay_listed: self.is_replay_listed,
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{IdempotencyKey, Observation, Record, ToolCall};
+use super::{IdempotencyKey, Observation, Record, ToolCall, claim::KEYED};
 
 impl ToolCall {
     /// Counts another attempt. For layers that repeat calls.
@@ -29,7 +29,7 @@ impl ToolCall {
     /// Tells whether it is a new one; then it is the caller's to [end](Self::end_recording).
     #[inline]
     pub(crate) fn begin_repeated(&mut self, attempts: u32) -> bool {
-        self.claims.set_keyed();
+        *self.claims.get_mut() |= KEYED;
         let is_new = self.start_recording();
         self.data.ident.record.set_max_attempts(attempts);
         is_new
@@ -48,8 +48,8 @@ impl ToolCall {
     /// unless a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer
     /// cannot give one.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
-        let is_keyed = self.claims.is_keyed();
-        is_keyed.then(|| self.data.ident.record.idempotency_key(self.recording))
+        self.has(KEYED)
+            .then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
     /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what

@@ -7,7 +7,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{Given, ReplaySafety, ToolCall};
+use super::{ReplaySafety, ToolCall};
 
 /// Writes the real arguments: for a wire or a queue, not for a log.
 impl Serialize for ToolCall {
@@ -67,14 +67,12 @@ impl<'de> Deserialize<'de> for ToolCall {
             wire.trace_id,
             wire.session_id,
         ]);
-        call.data_mut().ident_mut().timeout = wire
-            .timeout_ms
-            .map(|ms| Given::by_caller(Duration::from_millis(ms)));
-        call.replay = Given::by_caller(match wire.replay_safe {
+        call.data_mut().ident_mut().timeout = wire.timeout_ms.map(Duration::from_millis);
+        call.replay = match wire.replay_safe {
             None => ReplaySafety::Unknown,
             Some(true) => ReplaySafety::Safe,
             Some(false) => ReplaySafety::Unsafe,
-        });
+        };
         call.check().map_err(D::Error::custom)?;
         Ok(call)
     }
