@@ -1,9 +1,10 @@
 use std::{
+    mem,
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use super::{CallInfo, Record, known};
+use super::{CallInfo, Record, record::known};
 use crate::{error::ToolError, event::Listen, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
@@ -12,8 +13,8 @@ use crate::{error::ToolError, event::Listen, redact::Rules};
 /// call; layers nest, so in a stack that does not happen.
 #[must_use]
 pub struct Observation {
-    /// The call, which has the record. There until it is taken out at the end.
-    call: Option<CallInfo>,
+    /// The call, which has the record.
+    call: CallInfo,
     owner: bool,
     /// Which attempt is the first one that passes this observer.
     first: u16,
@@ -26,7 +27,7 @@ impl Observation {
     pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
         call.observed().observed.store(true, Relaxed);
         Self {
-            call: Some(call),
+            call,
             owner,
             first,
             listener: None,
@@ -36,7 +37,7 @@ impl Observation {
     /// The call that is observed.
     #[inline]
     pub fn call(&self) -> &CallInfo {
-        self.call.as_ref().expect("taken out at the end alone")
+        &self.call
     }
 
     /// Takes over the redaction rules that a layer below has put on the call, unless the caller has
@@ -45,9 +46,8 @@ impl Observation {
     pub(crate) fn adopt_rules(&mut self) {
         if self.record().has_rare.load(Relaxed)
             && let Some(rules) = self.rules_below()
-            && let Some(call) = &mut self.call
         {
-            call.set_rules(rules);
+            self.call.set_rules(rules);
         }
     }
 
@@ -59,22 +59,6 @@ impl Observation {
             true => below.with_secrets_of(own),
             false => own.clone().with_secrets_of(&below),
         })
-    }
-
-    /// Hands the observation over. Nothing is left here.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Self {
-        Self {
-            call: self.call.take(),
-            ..*self
-        }
-    }
-
-    /// The same, taken out. The observation ends.
-    #[inline]
-    pub(crate) fn take_call(&mut self) -> CallInfo {
-        self.end();
-        self.call.take().expect("taken out here alone")
     }
 
     /// Puts a listener on the call: until this observation ends, every layer below gives it the
@@ -136,29 +120,14 @@ impl Observation {
         self.call().observed()
     }
 
-    /// A copy of the record's figures.
+    /// Ends the observation before it is dropped.
     #[inline]
-    pub(crate) fn recorded(&self) -> Recorded {
-        let record = self.record();
-        Recorded {
-            timeout: record.timeout.load(Relaxed),
-            configured_timeout: record.configured.load(Relaxed),
-            output_bytes: record.output_bytes.load(Relaxed),
-            waited_nanos: record.waited_nanos.load(Relaxed),
-            max_attempts: record.max_attempts.load(Relaxed),
-            refusals: record.refusals.load(Relaxed),
-            slow: record.slow.load(Relaxed),
+    pub(crate) fn end(&mut self) {
+        if let Some(bit) = self.listener.take() {
+            self.call.record(|record| record.listeners.remove(bit));
         }
-    }
-
-    #[inline]
-    fn end(&self) {
-        let Some(call) = &self.call else { return };
-        if let Some(bit) = self.listener {
-            call.record(|record| record.listeners.remove(bit));
-        }
-        if self.owner {
-            call.observed().end(call.recording);
+        if mem::take(&mut self.owner) {
+            self.record().end(self.call.recording);
         }
     }
 
@@ -268,20 +237,6 @@ impl Observation {
     }
 }
 
-/// The figures of a record at one moment, in the record's own units, as few of them are ever read.
-#[derive(Clone, Default)]
-pub(crate) struct Recorded {
-    /// One more than the number, or 0 if it is not [known], as the two below.
-    pub(crate) timeout: u64,
-    pub(crate) configured_timeout: u64,
-    pub(crate) output_bytes: u64,
-    pub(crate) waited_nanos: u64,
-    /// 0 if unknown.
-    pub(crate) max_attempts: u32,
-    pub(crate) refusals: u32,
-    pub(crate) slow: bool,
-}
-
 impl Drop for Observation {
     #[inline]
     fn drop(&mut self) {
@@ -290,5 +245,5 @@ impl Drop for Observation {
 }
 
 crate::text::debug_fields! {
-    {} |this| Observation { call, record: this.call.as_ref().map(CallInfo::observed), .. }
+    {} |this| Observation { call, record: this.record(), .. }
 }

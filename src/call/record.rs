@@ -99,7 +99,7 @@ impl fmt::Display for IdempotencyKey {
 }
 
 /// Returns a number of a record that may not be known: it is one more, or 0.
-pub(crate) fn known(number: u64) -> Option<u64> {
+pub(super) fn known(number: u64) -> Option<u64> {
     number.checked_sub(1)
 }
 

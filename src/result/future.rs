@@ -96,15 +96,6 @@ impl Pending {
         }
     }
 
-    /// Hands over what is known. Nothing is left here.
-    #[inline]
-    pub(super) fn take(&mut self) -> Self {
-        Self {
-            since: self.since,
-            below: self.below.take(),
-        }
-    }
-
     /// The records of the layers below so far.
     pub fn observation(&self) -> &Observation {
         &self.below
@@ -132,21 +123,22 @@ impl Pending {
             Err(error) => (None, Some(error)),
         };
         let mut duration = Instant::now().saturating_duration_since(self.since);
-        let mut below = self.below.recorded();
+        let mut metadata = Metadata::of(&self.below);
         let attempts = self.below.sent(error.as_ref());
         if data.is_none() {
             // The size is of an answer that is not handed on.
-            below.output_bytes = 0;
+            metadata.output_bytes = None;
         }
         let error = error.map(|error| self.failed(error, &mut duration, attempts));
+        self.below.end();
         ToolResult {
             data,
             about: About {
-                call: self.below.take_call(),
+                call: self.below.call().clone(),
                 error,
                 duration,
                 attempts,
-                metadata: Metadata { below, extra: None },
+                metadata,
             },
         }
     }

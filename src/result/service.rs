@@ -40,12 +40,11 @@ where
 
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let mut pending = Pending::begin(&mut call);
-        let classifier = &self.classifier;
+        let (pending, classifier) = (Pending::begin(&mut call), self.classifier.clone());
         Repeated::send(&mut self.inner, call, Plain, false, |fut| ResponseFuture {
             fut,
-            pending: pending.take(),
-            classifier: classifier.clone(),
+            pending,
+            classifier,
         })
     }
 }
