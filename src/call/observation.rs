@@ -18,7 +18,7 @@ pub struct Observation {
     owner: bool,
     /// Which attempt is the first one that passes this observer.
     first: u16,
-    /// The bit of its listener on the record.
+    /// The place of its listener on the record.
     listener: Option<u8>,
 }
 
@@ -123,8 +123,8 @@ impl Observation {
     /// Ends the observation before it is dropped.
     #[inline]
     pub(crate) fn end(&mut self) {
-        if let Some(bit) = self.listener.take() {
-            self.call.record(|record| record.listeners.remove(bit));
+        if let Some(place) = self.listener.take() {
+            self.call.record(|record| record.listeners.remove(place));
         }
         if mem::take(&mut self.owner) {
             self.record().end(self.call.recording);
