@@ -13,7 +13,7 @@ mod status;
 use http::StatusCode;
 
 use self::{
-    phrases::{PHRASES, of_letter},
+    phrases::{PHRASES, Phrase},
     status::status,
 };
 use super::ErrorKind;
@@ -23,7 +23,7 @@ use crate::{hint, text::with_buffer};
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     with_buffer(|words| {
         normalise(text, words);
-        if find(words, "message larger than ").is_some() {
+        if words.contains(" message larger than ") {
             return None;
         }
         if let Some(known) = grpc::classify(text) {
@@ -127,28 +127,17 @@ fn normalise(text: &str, out: &mut String) {
     mark(out, "");
 }
 
-/// The first phrase of the list that is in the text as whole words and is meant. One pass over the
-/// words, each of which is compared with the few phrases that begin with its letter.
+/// The first phrase of the list that is in the text as whole words and is meant.
 fn first_meant(words: &str) -> Option<ErrorKind> {
-    let mut best = None;
+    let mut best = PHRASES.len();
     for at in starts(words) {
-        let letters = &words.as_bytes()[at..];
-        for &(place, second) in of_letter(letters[0]) {
-            if best.is_some_and(|found| found <= place) {
-                break;
-            }
-            if letters.get(1) != Some(&second) {
-                continue;
-            }
-            let phrase = PHRASES[place].0;
-            if stands_at(words, at, phrase)
+        let stands_here = |(phrase, _): &Phrase| {
+            stands_at(words, at, phrase)
                 && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
-            {
-                best = Some(place);
-            }
-        }
+        };
+        best = PHRASES[..best].iter().position(stands_here).unwrap_or(best);
     }
-    best.map(|place| PHRASES[place].1)
+    PHRASES.get(best).map(|(_, kind)| *kind)
 }
 
 /// Where words begin.
@@ -169,7 +158,7 @@ fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
 /// Returns whether the words at a place are these, as a whole.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
     let end = words.as_bytes().get(at + phrase.len());
-    end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
+    begins(&words[at..], phrase) && end.is_some_and(|end| is_blank(*end))
 }
 
 /// Returns whether the words begin with these, whatever stands between them.
@@ -178,16 +167,9 @@ fn begins(words: &str, text: &str) -> bool {
     words.len() >= text.len() && pairs.all(|(w, t)| w == t || t == b' ' && is_blank(w))
 }
 
-/// Where a word begins that these characters follow from.
-fn find(words: &str, text: &str) -> Option<usize> {
-    starts(words).find(|at| begins(&words[*at..], text))
-}
-
 /// Returns whether the words around a phrase show that it is the error and not its subject.
 fn is_meant(phrase: &str, head: &str, tail: &str) -> bool {
-    let Around {
-        before, earlier, ..
-    } = Around::of(head, tail);
+    let [before, earlier, ..] = around(head, tail);
     let next = split(tail).next().unwrap_or_default();
     let negated = |w: &str| matches!(w, "no" | "not" | "never" | "without" | "zero");
     // A title: `column "`, `the song "`.
@@ -239,28 +221,14 @@ fn is_unannounced(word: &str) -> bool {
     word.chars().all(char::is_alphabetic) && !word.is_empty() && !ANNOUNCE.contains(&word)
 }
 
-/// The words around a phrase: two before it, and two after it.
-struct Around<'a> {
-    before: &'a str,
-    earlier: &'a str,
-    after: &'a str,
-    then: &'a str,
-}
-
-impl<'a> Around<'a> {
-    fn of(head: &'a str, tail: &'a str) -> Self {
-        // `option: timeout` talks about an option as `option 'timeout'` does.
-        let mut head = split(head)
-            .rev()
-            .filter(|w| !matches!(*w, ":" | "\"" | "·"));
-        let mut tail = split(tail).filter(|w| *w != "\"");
-        Self {
-            before: head.next().unwrap_or_default(),
-            earlier: head.next().unwrap_or_default(),
-            after: tail.next().unwrap_or_default(),
-            then: tail.next().unwrap_or_default(),
-        }
-    }
+/// The words around a phrase: two before it, the nearest first, and two after it.
+fn around<'a>(head: &'a str, tail: &'a str) -> [&'a str; 4] {
+    // `option: timeout` talks about an option as `option 'timeout'` does.
+    let head = split(head).rev();
+    let mut head = head.filter(|w| !matches!(*w, ":" | "\"" | "·"));
+    let mut tail = split(tail).filter(|w| *w != "\"");
+    let words = [head.next(), head.next(), tail.next(), tail.next()];
+    words.map(Option::unwrap_or_default)
 }
 
 /// Words that stand before or after the name of a setting.
@@ -291,12 +259,7 @@ fn is_setting(head: &str, tail: &str) -> bool {
     let first = head.rsplit(' ').next().unwrap_or_default();
     let last = tail.split(' ').next().unwrap_or_default();
     let (head, tail) = (&head[..head.len() - first.len()], &tail[last.len()..]);
-    let Around {
-        before,
-        earlier,
-        after,
-        then,
-    } = Around::of(head, tail);
+    let [before, earlier, after, then] = around(head, tail);
     let mut own = split(first).chain(split(last)).chain([after]);
     if own.any(|w| EVENTS.contains(&w)) || EVENTS.contains(&then) && after == "was" {
         return false;

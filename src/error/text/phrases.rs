@@ -1,8 +1,6 @@
 //! The phrases of errors: of the large runtimes, of their HTTP, gRPC and TLS clients, of databases
 //! and vendors.
 
-use std::sync::LazyLock;
-
 use crate::error::ErrorKind;
 
 pub(super) type Phrase = (&'static str, ErrorKind);
@@ -89,20 +87,3 @@ pub(super) const PHRASES: &[Phrase] = phrases! {
         "invalid request"
     }
 };
-
-/// The places of the phrases that begin with a letter, in the order of the list, and their second
-/// letters.
-pub(super) fn of_letter(letter: u8) -> &'static [(usize, u8)] {
-    static BY_LETTER: LazyLock<[Vec<(usize, u8)>; 26]> = LazyLock::new(|| {
-        let letters = PHRASES.iter().map(|(phrase, _)| phrase.as_bytes());
-        let mut all = [const { Vec::new() }; 26];
-        for (place, letters) in letters.enumerate() {
-            all[usize::from(letters[0] - b'a')].push((place, letters[1]));
-        }
-        all
-    });
-    match letter {
-        b'a'..=b'z' => &BY_LETTER[usize::from(letter - b'a')],
-        _ => &[],
-    }
-}
