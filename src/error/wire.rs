@@ -1,96 +1,69 @@
 //! Serde for errors: all fields except the source.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, IntoDeserializer as _, value::StringDeserializer},
-};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::{ErrorKind, Evidence, Execution, TimeoutData, TimeoutLimit, ToolError};
-use crate::{event::transition::millis, redact::Rules};
+use crate::{event::transition::millis, redact::Rules, text::Short};
 
-#[derive(Serialize, Deserialize)]
-struct Wire<D> {
-    #[serde(deserialize_with = "known_kind")]
-    kind: ErrorKind,
+/// All texts are redacted and bounded.
+impl Serialize for ToolError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = |s: &str| json!(Short::name(s).to_string());
+        let safe = |text: String| json!(super::safe(&self.0.rules, &text));
+        let ms = |d: Duration| json!(millis::of(d));
+        let fields = [
+            ("kind", Some(json!(self.kind()))),
+            ("code", Some(self.code().into())),
+            ("message", Some(self.message().into())),
+            ("user_message", Some(safe(self.user_message()))),
+            ("model_message", Some(safe(self.model_message()))),
+            ("execution", Some(json!(self.execution()))),
+            ("retryable", Some(self.is_retryable().into())),
+            // Follows from the kind; for readers.
+            ("recoverable", Some(self.is_recoverable().into())),
+            ("tool", self.tool().map(name)),
+            ("server", self.server().map(name)),
+            ("call_id", self.call_id().map(name)),
+            ("retry_after_ms", self.retry_after().map(ms)),
+            ("attempts", self.attempts().map(Value::from)),
+            ("elapsed_ms", self.elapsed().map(ms)),
+            ("timeout_ms", self.timeout().map(ms)),
+            ("configured_timeout_ms", self.configured_timeout().map(ms)),
+            ("timeout_limit", self.timeout_limit().map(|l| json!(l))),
+            ("status", self.status().map(|s| s.as_u16().into())),
+            ("body", self.body().map(Value::from)),
+            ("details", self.details().map(|details| json!(details))),
+        ];
+        let known = fields.into_iter().filter(|(_, value)| value.is_some());
+        serializer.collect_map(known)
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    kind: String,
     code: String,
     message: String,
     user_message: String,
     model_message: String,
     execution: Execution,
     retryable: bool,
-    /// Follows from the kind; for readers.
-    #[serde(default)]
-    recoverable: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tool: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    server: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    call_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
-    retry_after_ms: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<Arc<str>>,
+    server: Option<Arc<str>>,
+    call_id: Option<Arc<str>>,
+    retry_after_ms: Option<u64>,
     attempts: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
-    elapsed_ms: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
-    timeout_ms: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
-    configured_timeout_ms: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elapsed_ms: Option<u64>,
+    timeout_ms: Option<u64>,
+    configured_timeout_ms: Option<u64>,
     timeout_limit: Option<TimeoutLimit>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
-    details: Option<D>,
-}
-
-fn none<D>() -> Option<D> {
-    None
-}
-
-/// A kind that only a newer peer knows becomes [`ErrorKind::Failed`]; the code is kept.
-fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ErrorKind, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let name: StringDeserializer<de::value::Error> = name.into_deserializer();
-    Ok(ErrorKind::deserialize(name).unwrap_or(ErrorKind::Failed))
-}
-
-/// All texts are redacted and bounded.
-impl Serialize for ToolError {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = |s: Option<&str>| s.map(|s| crate::text::Short::name(s).to_string());
-        let safe = |text: String| super::safe(&self.0.rules, &text);
-        Wire {
-            kind: self.kind(),
-            code: self.code().to_owned(),
-            message: self.message().to_owned(),
-            user_message: safe(self.user_message()),
-            model_message: safe(self.model_message()),
-            execution: self.execution(),
-            retryable: self.is_retryable(),
-            recoverable: self.is_recoverable(),
-            tool: name(self.tool()),
-            server: name(self.server()),
-            call_id: name(self.call_id()),
-            retry_after_ms: self.retry_after(),
-            attempts: self.attempts(),
-            elapsed_ms: self.elapsed(),
-            timeout_ms: self.timeout(),
-            configured_timeout_ms: self.configured_timeout(),
-            timeout_limit: self.timeout_limit(),
-            status: self.status().map(|s| s.as_u16()),
-            body: self.body().map(str::to_owned),
-            details: self.details(),
-        }
-        .serialize(serializer)
-    }
+    details: Option<Map<String, Value>>,
 }
 
 /// What a peer wrote: every text is redacted and cut again, and it is
@@ -98,16 +71,15 @@ impl Serialize for ToolError {
 /// a peer of your own, say so yourself: [`ToolError::with_execution`].
 impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = Wire::<Map<String, Value>>::deserialize(deserializer)?;
+        let wire = Wire::deserialize(deserializer)?;
         let safe = |text: &str| super::safe(&Rules::default(), text);
-        let mut error = Self::new(wire.kind, wire.message)
+        // A kind that only a newer peer knows; the code is kept.
+        let kind = serde_json::from_value(wire.kind.into()).unwrap_or(ErrorKind::Failed);
+        let mut error = Self::new(kind, wire.message)
             .with_retryable(wire.retryable)
             .with_attempts(wire.attempts.unwrap_or_default());
-        if wire.code != wire.kind.code() {
+        if wire.code != kind.code() {
             error = error.with_code(wire.code);
-        }
-        if let Some(status) = wire.status.and_then(|s| StatusCode::from_u16(s).ok()) {
-            error = error.with_status(status);
         }
         if let Some(body) = wire.body {
             error = error.with_body(&body);
@@ -118,16 +90,19 @@ impl<'de> Deserialize<'de> for ToolError {
         error = error.edit(|e| {
             // The writer of the JSON may have written anything.
             (e.evidence, e.execution) = (Evidence::Inferred, wire.execution);
-            e.tool = wire.tool.map(Into::into);
-            e.server = wire.server.map(Into::into);
-            e.call_id = wire.call_id.map(Into::into);
-            e.retry_after = wire.retry_after_ms;
-            e.elapsed = wire.elapsed_ms;
-            e.timeout = wire.timeout_ms.map(|in_force| TimeoutData {
-                in_force,
-                configured: wire.configured_timeout_ms.unwrap_or(in_force),
-                limit: wire.timeout_limit.unwrap_or(TimeoutLimit::Timeout),
-            });
+            (e.tool, e.server, e.call_id) = (wire.tool, wire.server, wire.call_id);
+            e.status = wire.status.and_then(|s| StatusCode::from_u16(s).ok());
+            e.retry_after = wire.retry_after_ms.map(Duration::from_millis);
+            e.elapsed = wire.elapsed_ms.map(Duration::from_millis);
+            let configured = wire.configured_timeout_ms.map(Duration::from_millis);
+            e.timeout = wire
+                .timeout_ms
+                .map(Duration::from_millis)
+                .map(|in_force| TimeoutData {
+                    in_force,
+                    configured: configured.unwrap_or(in_force),
+                    limit: wire.timeout_limit.unwrap_or(TimeoutLimit::Timeout),
+                });
         });
         if wire.user_message != error.user_message() {
             error = error.with_user_message(safe(&wire.user_message));

@@ -167,11 +167,12 @@ pub(crate) mod millis {
 
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
+    pub(crate) fn of(d: Duration) -> u64 {
+        u64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
-        let millis = |d: &Duration| d.as_nanos().div_ceil(1_000_000);
-        d.as_ref()
-            .map(|d| u64::try_from(millis(d)).unwrap_or(u64::MAX))
-            .serialize(s)
+        d.map(of).serialize(s)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
