@@ -220,24 +220,20 @@ pub enum Answer<'a> {
 
 impl<'a> Answer<'a> {
     /// The answer of a usual type: text, JSON, `()`. `None` for any other.
-    pub fn of_usual<T: Any>(answer: &'a T) -> Option<Self> {
-        Self::of_any(answer)
-    }
-
-    pub(crate) fn of_any(any: &'a dyn Any) -> Option<Self> {
-        if let Some(json) = any.downcast_ref::<Value>() {
+    pub fn of_usual(answer: &'a dyn Any) -> Option<Self> {
+        if let Some(json) = answer.downcast_ref::<Value>() {
             return Some(Self::Json(Cow::Borrowed(json)));
         }
-        if any.is::<()>() {
+        if answer.is::<()>() {
             return Some(Self::Json(Cow::Owned(Value::Null)));
         }
-        let text = any
+        let text = answer
             .downcast_ref::<String>()
             .map(String::as_str)
-            .or_else(|| any.downcast_ref::<&'static str>().copied())
-            .or_else(|| any.downcast_ref::<Box<str>>().map(|s| &**s))
-            .or_else(|| any.downcast_ref::<Arc<str>>().map(|s| &**s))
-            .or_else(|| any.downcast_ref::<Cow<'static, str>>().map(|s| &**s))?;
+            .or_else(|| answer.downcast_ref::<&'static str>().copied())
+            .or_else(|| answer.downcast_ref::<Box<str>>().map(|s| &**s))
+            .or_else(|| answer.downcast_ref::<Arc<str>>().map(|s| &**s))
+            .or_else(|| answer.downcast_ref::<Cow<'static, str>>().map(|s| &**s))?;
         Some(Self::Text(text))
     }
 

@@ -244,7 +244,7 @@ pub(crate) fn form_of(answer: &dyn Any, max: u64) -> Option<Form> {
 /// Feeds a hasher the beginning of an answer. `false` if its type is not known, or it cannot be
 /// written as JSON.
 pub(crate) fn hash_any(answer: &dyn Any, hasher: &mut dyn Hasher) -> bool {
-    match Answer::of_any(answer) {
+    match Answer::of_usual(answer) {
         Some(answer) => answer.hash_into(hasher),
         None => known(answer.type_id()).is_some_and(|known| (known.hash)(answer, hasher)),
     }

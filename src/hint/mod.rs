@@ -97,24 +97,6 @@ pub enum HintSource {
     GrpcPushback,
 }
 
-impl HintSource {
-    /// Its name, for logs and labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RetryAfterMs => "retry-after-ms",
-            Self::RetryAfter => "retry-after",
-            Self::RateLimit => "ratelimit",
-            Self::RateLimitReset => "ratelimit-reset",
-            Self::XRateLimitReset => "x-ratelimit-reset",
-            Self::ShouldRetry => "x-should-retry",
-            Self::RetryInfo => "google.rpc.RetryInfo",
-            Self::Json => "json",
-            Self::Text => "text",
-            Self::GrpcPushback => "grpc-retry-pushback-ms",
-        }
-    }
-}
-
 /// The value of `grpc-retry-pushback-ms` (gRFC A6): a signed number of milliseconds, after which
 /// the call is to be repeated. Negative or unparsable: it is not to be repeated.
 ///
@@ -154,7 +136,7 @@ mod tests {
             let hint = from_grpc_pushback(value);
             assert_eq!(hint.delay, millis.map(Duration::from_millis), "{value}");
             assert_eq!(hint.retry, Some(millis.is_some()), "{value}");
-            assert_eq!(hint.source.name(), "grpc-retry-pushback-ms");
+            assert_eq!(hint.source, HintSource::GrpcPushback);
         }
     }
 }
