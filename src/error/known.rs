@@ -97,20 +97,8 @@ pub fn register(errors: &'static dyn KnownErrors) -> bool {
     REGISTERED.add(errors, |known| of(*known) == of(errors))
 }
 
-fn known() -> impl Iterator<Item = &'static dyn KnownErrors> {
+pub(super) fn known() -> impl Iterator<Item = &'static dyn KnownErrors> {
     BRIDGES.iter().chain(REGISTERED.iter()).copied()
-}
-
-pub(super) fn cause(error: &(dyn StdError + 'static)) -> Option<ToolError> {
-    known().find_map(|known| known.cause(error))
-}
-
-pub(super) fn is_transparent(error: &(dyn StdError + 'static)) -> bool {
-    known().any(|known| known.is_transparent(error))
-}
-
-pub(super) fn text(error: &(dyn StdError + 'static)) -> Option<String> {
-    known().find_map(|known| known.text(error))
 }
 
 pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {

@@ -10,7 +10,11 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{BoxError, ErrorKind, Execution, Inner, Message, Source, ToolError, known, text};
+use super::{
+    BoxError, ErrorKind, Execution, Inner, Message, Source, ToolError,
+    known::{known, without_address},
+    text,
+};
 use crate::{
     hint,
     redact::Rules,
@@ -118,7 +122,7 @@ fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
             let ours = ours.clone();
             return Some(if bare { ours } else { ours.edit(Inner::infer) });
         }
-        bare &= known::is_transparent(link);
+        bare &= known().any(|known| known.is_transparent(link));
     }
     None
 }
@@ -177,7 +181,7 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
         }
         let start = text.len();
         let left = MAX_BYTES.saturating_sub(so_far);
-        match known::text(link) {
+        match known().find_map(|known| known.text(link)) {
             Some(shown) => Bounded::append(text, left, &shown),
             None => Bounded::append(text, left, &link),
         }
@@ -185,7 +189,7 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
             text.truncate(so_far);
         }
     }
-    *text = links(error).fold(mem::take(text), known::without_address);
+    *text = links(error).fold(mem::take(text), without_address);
 }
 
 /// Returns the error that the first link of a chain means which is known by its type, as a tool
@@ -195,7 +199,8 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
 /// crate. The message may be empty: the caller has the texts of the chain.
 pub fn known_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let own = |link| from_runtime(link).map(judged);
-    links(error).find_map(|link| own(link).or_else(|| known::cause(link)))
+    let foreign = |link| known().find_map(|known| known.cause(link));
+    links(error).find_map(|link| own(link).or_else(|| foreign(link)))
 }
 
 pub(crate) type Verdict = (ErrorKind, Execution);
