@@ -7,7 +7,7 @@ use http::Extensions;
 
 use super::{
     Listeners, Progress, Record, ReplaySafety, Whose, arguments::Arguments, identity::Names,
-    job::Job,
+    job::JobRef,
 };
 use crate::{error::ToolError, redact::Rules, text::Short};
 
@@ -20,7 +20,9 @@ pub(super) struct Data {
     pub(super) progress: Option<Progress>,
     /// The most that is kept back from the deadline.
     pub(super) max_reserve: Duration,
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<JobRef>,
+    /// An earlier attempt at the call has started the job: it was not given to the call.
+    pub(super) is_own_job: bool,
     pub(super) cancellation: Option<tokio_util::sync::CancellationToken>,
 }
 
@@ -65,6 +67,7 @@ impl Data {
             progress: None,
             max_reserve: Duration::MAX,
             job: None,
+            is_own_job: false,
             cancellation: None,
         }
     }

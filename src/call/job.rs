@@ -108,14 +108,6 @@ crate::text::debug_fields! {
     }
 }
 
-/// The job that a call carries.
-#[derive(Clone)]
-pub(super) struct Job {
-    job: JobRef,
-    /// Set if an earlier attempt at the call has started it, and not if it was given to the call.
-    is_own: bool,
-}
-
 impl Record {
     /// Leaves the job that the tool has started, for further attempts at this call and for
     /// observers above.
@@ -153,15 +145,16 @@ impl ToolCall {
     /// refuse a call with a job that did not pass through it. Never take it from a caller over a
     /// wire.
     pub fn with_job(mut self, job: JobRef) -> Self {
-        self.data_mut().job = Some(Job { job, is_own: false });
+        let data = self.data_mut();
+        (data.job, data.is_own_job) = (Some(job), false);
         self
     }
 
     /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an
     /// earlier attempt at a call of the same names.
     pub fn job(&self) -> Option<JobRef> {
-        if let Some(carried) = &self.data.job {
-            return Some(carried.job.clone());
+        if self.data.job.is_some() {
+            return self.data.job.clone();
         }
         let mut job = None;
         self.record(|r| job = r.job());
@@ -181,16 +174,19 @@ impl ToolCall {
         let Some(job) = self.job_after(error) else {
             return;
         };
-        let is_own = self.data.job.as_ref().is_none_or(|carried| carried.is_own);
-        self.data_mut().job = Some(Job { job, is_own });
+        let is_own = self.data.job.is_none() || self.data.is_own_job;
+        let data = self.data_mut();
+        (data.job, data.is_own_job) = (Some(job), is_own);
     }
 
     /// Returns whether its job, if it has one, was started by an earlier attempt at it. One that
     /// was given to it [from elsewhere](Self::with_job), or that a clone has started which is sent
     /// beside it, is not its own.
     pub(crate) fn has_own_job(&self) -> bool {
-        let carried = self.data.job.as_ref();
-        carried.map_or(self.attempt > 1, |carried| carried.is_own)
+        match self.data.job {
+            Some(_) => self.data.is_own_job,
+            None => self.attempt > 1,
+        }
     }
 
     /// Another call of the same tool for the same caller, to ask for what this one has started. For
