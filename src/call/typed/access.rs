@@ -1,4 +1,4 @@
-use std::{iter::Enumerate, slice, str::FromStr};
+use std::{iter::Enumerate, slice};
 
 use serde::{
     Deserializer,
@@ -117,11 +117,6 @@ impl Key<'_> {
             && self.0.ends_with(|c: char| c.is_ascii_digit());
         serde_json::from_str(self.0).ok().filter(|_| is_bare)
     }
-
-    /// The same of 128 bits: no JSON number holds all of them.
-    fn wide<T: FromStr>(&self) -> Option<T> {
-        self.number().and_then(|_| self.0.parse().ok())
-    }
 }
 
 /// The error of a key that is not of the type that is read. The key itself is the caller's text.
@@ -154,16 +149,6 @@ impl<'de> Deserializer<'de> for Key<'de> {
         }
     }
 
-    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        let n = self.wide().ok_or_else(|| not_one(&visitor))?;
-        visitor.visit_i128(n)
-    }
-
-    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
-        let n = self.wide().ok_or_else(|| not_one(&visitor))?;
-        visitor.visit_u128(n)
-    }
-
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_some(self)
     }
@@ -186,8 +171,8 @@ impl<'de> Deserializer<'de> for Key<'de> {
     }
 
     read_numbers! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
         deserialize_f32 deserialize_f64
     }
 
