@@ -43,10 +43,10 @@ pub const MAX_JOB_BYTES: usize = 4096;
 /// # Ok::<_, tower_toolcall::AnyError>(())
 /// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Data", into = "Data")]
+#[serde(try_from = "Data")]
 pub struct JobRef(Arc<Data>);
 
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Data {
     tool: String,
@@ -89,12 +89,6 @@ impl TryFrom<Data> for JobRef {
             Ok(_) => Ok(Self(Arc::new(data))),
             Err(_) => Err(format!("the job has more than {MAX_JOB_BYTES} bytes")),
         }
-    }
-}
-
-impl From<JobRef> for Data {
-    fn from(job: JobRef) -> Self {
-        Arc::unwrap_or_clone(job.0)
     }
 }
 

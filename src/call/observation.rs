@@ -42,11 +42,8 @@ impl Observation {
 
     /// Takes over the redaction rules that a layer below has put on the call, unless the caller has
     /// put rules on it: so what it ended with is shown by them.
-    #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if self.record().has_rare.load(Relaxed)
-            && let Some(rules) = self.rules_below()
-        {
+        if let Some(rules) = self.rules_below() {
             self.call.set_rules(rules);
         }
     }
@@ -137,22 +134,16 @@ impl Observation {
     /// has got. 0 for a call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
         let is_reused = self.is_reused();
-        let sent = match error {
-            Some(error) => self.sent_before(error, self.attempts() - u32::from(is_reused)),
-            None => self.attempts() - u32::from(is_reused || self.is_last_unsent()),
+        let is_ours = |e: &&ToolError| e.tool().is_none_or(|tool| tool == self.call().tool());
+        // A layer that repeats calls says so in the error.
+        let said = error.filter(is_ours).and_then(ToolError::attempts);
+        let is_unsent = match error {
+            Some(error) => error.is_own_refusal() || self.is_last_unsent(),
+            None => !is_reused && self.is_last_unsent(),
         };
+        let others = u32::from(is_reused) + u32::from(is_unsent);
+        let sent = said.unwrap_or_else(|| self.attempts().saturating_sub(others));
         sent.saturating_sub(u32::from(self.first).saturating_sub(1))
-    }
-
-    /// A layer that repeats calls says so in the error.
-    #[cold]
-    fn sent_before(&self, error: &ToolError, begun: u32) -> u32 {
-        let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
-        match error.attempts().filter(|_| is_ours) {
-            Some(said) => said,
-            None if error.is_own_refusal() || self.is_last_unsent() => begun.saturating_sub(1),
-            None => begun,
-        }
     }
 
     /// Returns whether the leaf has [said](Record::set_reported) that the answer is an error in the

@@ -62,7 +62,7 @@ pub struct Record {
     key: AtomicU64,
     rare: Mutex<Rare>,
     /// Something was put into `rare`. Most calls take no lock.
-    pub(super) has_rare: AtomicBool,
+    has_rare: AtomicBool,
 }
 
 /// A value of any type. It is cloned without a lock, because its `Clone` may use the record.
