@@ -260,40 +260,19 @@ impl fmt::Debug for Answer<'_> {
     }
 }
 
-/// The reason why the size of an answer is not known.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum NoSize {
-    /// It is more than was asked about.
-    TooLarge,
-    /// It cannot be written as JSON, or has more levels than parsers take.
-    NotJson(serde_json::Error),
-}
-
-impl fmt::Display for NoSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => f.write_str("it is too large"),
-            Self::NotJson(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NoSize {}
-
 /// Returns how many bytes `value` has as compact JSON. Stops at `max` bytes, so the work is
 /// bounded, and allocates nothing. For tool services that bound what they send and keep.
 ///
 /// # Errors
 ///
-/// If it has more than `max` bytes, cannot be written as JSON, or has more levels than parsers
-/// take.
-pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
+/// If it has more than `max` bytes, which [`is_io`](serde_json::Error::is_io) tells apart, cannot be
+/// written as JSON, or has more levels than parsers take.
+pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Result<u64> {
     json_size(value, max, <[u8]>::len)
 }
 
 /// The same in characters.
-pub(crate) fn json_chars<T: Serialize + ?Sized>(value: &T, max: u64) -> Result<u64, NoSize> {
+pub(crate) fn json_chars<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Result<u64> {
     // All bytes of UTF-8 but those that continue a character.
     let begins = |byte: &&u8| **byte & 0xC0 != 0x80;
     json_size(value, max, |bytes| bytes.iter().filter(begins).count())
@@ -303,7 +282,7 @@ fn json_size<T: Serialize + ?Sized>(
     value: &T,
     max: u64,
     size: impl Fn(&[u8]) -> usize,
-) -> Result<u64, NoSize> {
+) -> serde_json::Result<u64> {
     struct Room<F>(u64, F);
     impl<F: Fn(&[u8]) -> usize> io::Write for Room<F> {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -316,11 +295,8 @@ fn json_size<T: Serialize + ?Sized>(
         }
     }
     let mut room = Room(max, size);
-    match limited::write(&mut room, value, LEVELS) {
-        Ok(()) => Ok(max - room.0),
-        Err(error) if error.is_io() => Err(NoSize::TooLarge),
-        Err(error) => Err(NoSize::NotJson(error)),
-    }
+    limited::write(&mut room, value, LEVELS)?;
+    Ok(max - room.0)
 }
 
 fn leaf_bytes<T: Serialize + ?Sized>(leaf: &T) -> u64 {
@@ -392,7 +368,7 @@ mod tests {
     #[test]
     fn measuring_stops_at_the_limit() {
         assert_eq!(json_bytes("abc", 5).unwrap(), 5);
-        assert!(matches!(json_bytes("abc", 4), Err(NoSize::TooLarge)));
+        assert!(json_bytes("abc", 4).unwrap_err().is_io());
     }
 
     /// Rule 9.

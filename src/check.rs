@@ -54,7 +54,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use crate::{
-    answer::{NoSize, json_bytes},
+    answer::json_bytes,
     call::{CallInfo, ToolCall},
     error::{AnyError, ToolError},
     event::emit,
@@ -109,10 +109,10 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
                 call.record(|r| r.set_output_bytes(bytes));
                 Ok(())
             }
-            Err(NoSize::TooLarge) => {
+            Err(error) if error.is_io() => {
                 Err(format!("the answer has more than {} bytes", self.0).into())
             }
-            Err(NoSize::NotJson(error)) => {
+            Err(error) => {
                 Err(format!("the answer cannot be written as JSON: {error}").into())
             }
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Cut;
 use crate::{
-    answer::{ModelText, NoSize, json_chars, without_data},
+    answer::{ModelText, json_chars, without_data},
     error::AnyError,
 };
 
@@ -98,11 +98,7 @@ impl Shorten for Value {
         if let Self::String(text) = self {
             return text.shorten(cut);
         }
-        let chars = match json_chars(self, u64::MAX) {
-            Ok(chars) => usize::try_from(chars)?,
-            Err(NoSize::NotJson(error)) => return Err(error.into()),
-            Err(NoSize::TooLarge) => return Err("it has no size".into()),
-        };
+        let chars = usize::try_from(json_chars(self, u64::MAX)?)?;
         // Half a picture is none.
         if let Some(lines) = without_data(self) {
             *self = lines;

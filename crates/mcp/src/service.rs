@@ -17,7 +17,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tower_service::Service;
 use tower_toolcall::{
-    answer::{NoSize, json_bytes},
+    answer::json_bytes,
     call::ToolCall,
     error::{ErrorKind, Execution, Outage, ToolError},
     flow::WaitLimit,
@@ -330,7 +330,7 @@ pub(super) async fn within<F: Future>(limit: &mut WaitLimit, waited: F) -> Optio
 fn check_size(arguments: &Map<String, Value>) -> Result<u64, ToolError> {
     match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
         Ok(bytes) => Ok(bytes),
-        Err(NoSize::TooLarge) => Err(ToolError::refusal(
+        Err(error) if error.is_io() => Err(ToolError::refusal(
             ErrorKind::InvalidInput,
             "the arguments exceed the 16 MiB that an MCP message may have",
         )),
