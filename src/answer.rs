@@ -265,7 +265,7 @@ impl fmt::Debug for Answer<'_> {
 ///
 /// # Errors
 ///
-/// If it has more than `max` bytes, which [`is_io`](serde_json::Error::is_io) tells apart, cannot be
+/// If it has more than `max` bytes ([`is_io`](serde_json::Error::is_io)), cannot be
 /// written as JSON, or has more levels than parsers take.
 pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Result<u64> {
     json_size(value, max, <[u8]>::len)

@@ -112,9 +112,7 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
             Err(error) if error.is_io() => {
                 Err(format!("the answer has more than {} bytes", self.0).into())
             }
-            Err(error) => {
-                Err(format!("the answer cannot be written as JSON: {error}").into())
-            }
+            Err(error) => Err(format!("the answer cannot be written as JSON: {error}").into()),
         }
     }
 }

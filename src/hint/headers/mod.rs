@@ -61,7 +61,7 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
         .or_else(|| longest(headers, OF_AWS, millis))
         .map(|delay| (delay, HintSource::RetryAfterMs))
         .or(after.map(|delay| (delay, HintSource::RetryAfter)))
-        .or_else(|| quota::wait(headers, clock, quota::Answer::Refused));
+        .or_else(|| quota::wait(headers, clock, true));
     let retry = values(headers, "x-should-retry").find_map(verdict);
     match delay {
         Some((delay, source)) => Some(Hint {
@@ -82,7 +82,7 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
 /// it says that nothing remains. Some servers (OpenAI) say when the limit is full again, which is
 /// later.
 pub fn exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let found = quota::wait(headers, clock(headers, now), quota::Answer::Accepted);
+    let found = quota::wait(headers, clock(headers, now), false);
     found.map(|(delay, _)| delay)
 }
 

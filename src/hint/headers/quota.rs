@@ -17,18 +17,12 @@ pub(super) struct Limit {
     pub(super) wait: Duration,
 }
 
-/// The answer in which the headers stood.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Some limit is used up: perhaps one whose headers do not say so.
-    Refused,
-    Accepted,
-}
-
+/// Returns how long to wait by the headers of an answer. If it refuses, some limit is used up:
+/// perhaps one whose headers do not say so.
 pub(super) fn wait(
     headers: &HeaderMap,
     clock: SystemTime,
-    answer: Answer,
+    is_refused: bool,
 ) -> Option<(Duration, HintSource)> {
     use HintSource as Source;
     let sources = [
@@ -37,13 +31,13 @@ pub(super) fn wait(
         Source::XRateLimitReset,
     ];
     sources.into_iter().find_map(|source| {
-        let delay = longest(limits(headers, clock, source), answer)?;
+        let delay = longest(limits(headers, clock, source), is_refused)?;
         Some((delay, source))
     })
 }
 
 /// Trap 9: of several exhausted limits the longest wait.
-fn longest(limits: Vec<Limit>, answer: Answer) -> Option<Duration> {
+fn longest(limits: Vec<Limit>, is_refused: bool) -> Option<Duration> {
     let (mut known, mut silent) = (None, None);
     for limit in limits {
         match limit.exhausted {
@@ -52,7 +46,7 @@ fn longest(limits: Vec<Limit>, answer: Answer) -> Option<Duration> {
             None => silent = silent.max(Some(limit.wait)),
         }
     }
-    known.or(silent.filter(|_| answer == Answer::Refused))
+    known.or(silent.filter(|_| is_refused))
 }
 
 /// `RateLimit`; or all limits whose headers have the word `reset` in their names:
