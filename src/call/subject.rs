@@ -3,17 +3,10 @@ use super::{Secret, ToolCall};
 /// Longer tokens could not be in a header.
 const MAX_TOKEN: usize = 16 << 10;
 
-/// The caller's own token: an extension that no other crate can read but by
+/// The caller's own token, if it is usable: an extension that no other crate can read but by
 /// [`ToolCall::subject_token`].
 #[derive(Clone)]
-struct Subject(Secret);
-
-impl Subject {
-    fn usable(&self) -> Option<&Secret> {
-        let bytes = self.0.expose().len();
-        (1..=MAX_TOKEN).contains(&bytes).then_some(&self.0)
-    }
-}
+struct Subject(Option<Secret>);
 
 impl ToolCall {
     /// Sets the token of the one for whom the call is made: a
@@ -27,16 +20,17 @@ impl ToolCall {
     /// `once` runs again. Where tokens are renewed meanwhile, name the subject by
     /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
-        let subject = Subject(token.into());
-        self.set_subject(subject.usable().map(Secret::expose));
-        let mut call = self.with_secrets(subject.usable().map(Secret::expose));
-        call.extensions_mut().insert(subject);
+        let is_usable = |token: &Secret| (1..=MAX_TOKEN).contains(&token.expose().len());
+        let usable = Some(token.into()).filter(is_usable);
+        self.set_subject(usable.as_ref().map(Secret::expose));
+        let mut call = self.with_secrets(usable.as_ref().map(Secret::expose));
+        call.extensions_mut().insert(Subject(usable));
         call
     }
 
     /// Returns the token of the one for whom the call is made. An empty token counts as none: all
     /// callers could share it. So does one of more than 16 KiB, which fits into no header.
     pub fn subject_token(&self) -> Option<&Secret> {
-        self.extensions().get::<Subject>()?.usable()
+        self.extensions().get::<Subject>()?.0.as_ref()
     }
 }
