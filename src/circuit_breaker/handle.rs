@@ -111,9 +111,7 @@ impl CircuitBreakerHandle {
 
     /// Every breaker, in the order of server and tool.
     pub fn breakers(&self) -> Vec<Breaker> {
-        let mut entries = self.circuits.entries();
-        entries.sort_by(|a, b| (a.server(), a.name()).cmp(&(b.server(), b.name())));
-        entries.into_iter().map(Breaker).collect()
+        self.circuits.entries().into_iter().map(Breaker).collect()
     }
 
     /// Every breaker's state and counters, in the order of server and tool.

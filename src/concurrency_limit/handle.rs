@@ -60,9 +60,7 @@ impl ConcurrencyLimitHandle {
                 waiting,
             })
         };
-        let mut loads: Vec<_> = entries.iter().filter_map(load).collect();
-        loads.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
-        loads
+        entries.iter().filter_map(load).collect()
     }
 }
 

@@ -477,11 +477,12 @@ impl<V: Evict> Registry<V> {
         })
     }
 
-    /// Returns every entry but the overflow one, in no order.
+    /// Returns every entry but the overflow one, in the order of server and name.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry<V>>> {
-        let main = self.read();
         let entry = |node| Arc::new(Entry(Arc::clone(node)));
-        main.nodes.values().map(entry).collect()
+        let mut entries: Vec<_> = self.read().nodes.values().map(entry).collect();
+        entries.sort_by(|a, b| (a.server(), a.name()).cmp(&(b.server(), b.name())));
+        entries
     }
 
     /// Returns the number of keys.

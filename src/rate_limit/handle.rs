@@ -64,9 +64,7 @@ impl RateLimitHandle {
                 remaining: entry.value().remaining(now)?,
             })
         };
-        let mut cooldowns: Vec<_> = entries.iter().filter_map(cooling).collect();
-        cooldowns.sort_by(|a, b| (&a.server, &a.tool).cmp(&(&b.server, &b.tool)));
-        cooldowns
+        entries.iter().filter_map(cooling).collect()
     }
 
     /// Ends the cooldown of this call's key, and the gradual return after it: calls are sent

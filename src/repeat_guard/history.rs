@@ -47,7 +47,7 @@ pub(super) struct Repeated {
 
 /// The last different calls, the latest first.
 #[derive(Debug, Default)]
-pub(super) struct History([Option<Past>; MEMORY]);
+pub(super) struct History(Vec<Past>);
 
 impl Past {
     fn fails_too_often(&self, limits: Limits) -> bool {
@@ -67,8 +67,7 @@ impl Past {
 
 impl History {
     fn position(&self, call: u64) -> Option<usize> {
-        let is_it = |past: &Option<Past>| past.as_ref().is_some_and(|past| past.call == call);
-        self.0.iter().position(is_it)
+        self.0.iter().position(|past| past.call == call)
     }
 
     /// Lets the call through, or refuses it. The clock is read only if the call is known. Changes
@@ -86,10 +85,7 @@ impl History {
         let Some(at) = self.position(call) else {
             return Ok(());
         };
-        let Some(past) = &mut self.0[at] else {
-            return Ok(());
-        };
-        let now = now();
+        let (past, now) = (&mut self.0[at], now());
         match (past.left(now, limits), past.fails_too_often(limits)) {
             (Some(wait), true) => {
                 let (times, why) = (past.times, past.why.clone());
@@ -97,10 +93,7 @@ impl History {
             }
             (None, true) if is_sent => past.at = now,
             // Too long ago to be repeated.
-            (None, false) if is_sent => {
-                self.0[at] = None;
-                self.0[at..].rotate_left(1);
-            }
+            (None, false) if is_sent => drop(self.0.remove(at)),
             _ => {}
         }
         Ok(())
@@ -109,11 +102,9 @@ impl History {
     /// Records the end of a call. Returns how often it ended so in a row, and whether that is
     /// another end than the last known one.
     fn record(&mut self, call: u64, ending: Ending, now: Duration) -> (&mut Past, bool) {
-        let (found, is_new) = match self.position(call) {
-            Some(at) => (at, false),
-            None => (MEMORY - 1, true),
-        };
-        self.0[..=found].rotate_right(1);
+        let known = self.position(call).map(|at| self.0.remove(at));
+        let same = known.filter(|past| past.ending == ending);
+        let differs = same.is_none();
         let fresh = Past {
             call,
             ending,
@@ -121,12 +112,9 @@ impl History {
             at: now,
             why: None,
         };
-        let first = &mut self.0[0];
-        let differs = is_new || first.as_ref().is_none_or(|past| past.ending != ending);
-        if differs {
-            *first = Some(fresh);
-        }
-        let past = first.as_mut().expect("put there, or found");
+        self.0.truncate(MEMORY - 1);
+        self.0.insert(0, same.unwrap_or(fresh));
+        let past = &mut self.0[0];
         past.at = now;
         past.times = past.times.saturating_add(1);
         (past, differs)
@@ -163,7 +151,7 @@ impl History {
         let (past, is_news) = self.record(call, Ending::Success(answer), now);
         let times = past.times;
         if is_news {
-            for other in self.0[1..].iter_mut().flatten() {
+            for other in &mut self.0[1..] {
                 (other.times, other.why) = (0, None);
             }
         }
@@ -174,7 +162,7 @@ impl History {
     pub(super) fn matters(&self, now: Duration, limits: Limits) -> bool {
         let matters =
             |past: &Past| past.has_failed() && past.times > 0 && past.left(now, limits).is_some();
-        self.0.iter().flatten().any(matters)
+        self.0.iter().any(matters)
     }
 }
 
