@@ -35,7 +35,7 @@ impl Breaker {
     /// state, once.
     fn introduce(&self, call: &CallInfo) {
         let circuit = self.circuit();
-        if circuit.is_overflow || !circuit.audience.is_new_to(call) {
+        if self.0.is_overflow() || !circuit.audience.is_new_to(call) {
             return;
         }
         for listen in circuit.audience.meet(call) {

@@ -174,7 +174,7 @@ impl Breaker {
 
     fn change(&self, work: impl FnOnce(&mut Kept) -> Option<Transition>) -> Option<Transition> {
         // It belongs to many keys, and only one of them is meant.
-        (!self.circuit().is_overflow).then(|| self.circuit().with(work))?
+        (!self.0.is_overflow()).then(|| self.circuit().with(work))?
     }
 
     fn emit_any(&self, transition: Option<Transition>) {

@@ -171,9 +171,6 @@ impl Report<'_> {
 pub(super) struct Circuit {
     pub(super) cell: Cell,
     pub(super) shared: Arc<Shared>,
-    /// Shared by all keys beyond the bound: it lets calls pass, so that one bad tool does not stop
-    /// all others there.
-    pub(super) is_overflow: bool,
     /// The shortest timeout on the way of the last call that was judged and had one, in
     /// milliseconds; 0 if none was.
     pub(super) limit_ms: AtomicU32,
@@ -189,6 +186,8 @@ pub(super) struct Circuit {
 }
 
 impl Circuit {
+    /// The keys beyond the bound share one that lets calls pass, so that one bad tool does not stop
+    /// all others there.
     pub(super) fn new(shared: &Arc<Shared>, is_overflow: bool) -> Self {
         let state = match is_overflow || shared.disabled.load(Relaxed) {
             true => BreakerState::Disabled,
@@ -197,7 +196,6 @@ impl Circuit {
         Self {
             cell: Cell::new(state, shared.rules()),
             shared: Arc::clone(shared),
-            is_overflow,
             limit_ms: AtomicU32::new(0),
             audience: Audience::default(),
             rejected: Default::default(),

@@ -212,7 +212,7 @@ impl CircuitBreakerHandle {
         let (hash, parts) = self.key().read_text(text)?;
         let make = || Circuit::new(&self.shared, false);
         let breaker = Breaker(self.circuits.of_parts(hash, parts, make));
-        (!breaker.circuit().is_overflow).then_some(breaker)
+        (!breaker.is_overflow()).then_some(breaker)
     }
 }
 

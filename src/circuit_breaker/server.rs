@@ -40,7 +40,7 @@ pub(crate) enum Sign {
 impl Breaker {
     /// Returns whether the keys beyond the bound share this breaker.
     pub(crate) fn is_overflow(&self) -> bool {
-        self.circuit().is_overflow
+        self.0.is_overflow()
     }
 
     /// Returns when to come back, if a call would be refused. Admits nothing.

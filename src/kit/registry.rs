@@ -177,6 +177,11 @@ impl<V> Entry<V> {
         self.0.hash
     }
 
+    /// Returns whether the keys beyond the bound share it.
+    pub(crate) fn is_overflow(&self) -> bool {
+        self.0.is_overflow
+    }
+
     /// Returns whether such a tool is known to exist.
     #[inline]
     pub(crate) fn is_known(&self) -> bool {

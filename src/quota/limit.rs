@@ -120,8 +120,6 @@ crate::text::debug_fields! { {} |_| Settings { quota, max_wait, .. } }
 pub(super) struct KeyQuota {
     pub(super) bucket: Bucket,
     settings: Arc<Settings>,
-    /// Shared by all keys beyond the bound: never empty.
-    is_overflow: bool,
 }
 
 impl KeyQuota {
@@ -133,7 +131,6 @@ impl KeyQuota {
         Self {
             bucket: Bucket::new(rate),
             settings: Arc::clone(settings),
-            is_overflow: false,
         }
     }
 
@@ -142,10 +139,7 @@ impl KeyQuota {
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
         let burst = settings.largest_burst();
         let rate = Rate::of(&settings.quota);
-        Self {
-            is_overflow: true,
-            ..Self::of(Rate { burst, ..rate }, settings)
-        }
+        Self::of(Rate { burst, ..rate }, settings)
     }
 }
 
@@ -204,7 +198,7 @@ impl Units {
         let quota = self.entry.value();
         match quota.bucket.rate.time(self.cost) {
             Some(0) => true,
-            Some(time) => quota.is_overflow || quota.bucket.take(quota.settings.now(), time),
+            Some(time) => self.entry.is_overflow() || quota.bucket.take(quota.settings.now(), time),
             None => false,
         }
     }
@@ -216,7 +210,7 @@ impl Units {
             Err(error) => return Some(error),
         };
         let quota = self.entry.value();
-        if quota.is_overflow || time == 0 {
+        if self.entry.is_overflow() || time == 0 {
             return None;
         }
         let now = quota.settings.now();

@@ -161,7 +161,7 @@ impl Shared {
     ) {
         let key = entry.value();
         // One limit there must not hold back all others.
-        if key.is_overflow {
+        if entry.is_overflow() {
             return;
         }
         let now = self.now();
@@ -216,11 +216,9 @@ impl Shared {
 /// The value of a key in the registry.
 pub(super) struct KeyGate {
     /// `round << 1 | whether the gate is open`, as last published: an open gate costs one load.
-    pub(super) word: AtomicU64,
-    pub(super) gate: Mutex<Gate>,
+    word: AtomicU64,
+    gate: Mutex<Gate>,
     pub(super) shared: Arc<Shared>,
-    /// Shared by all keys beyond the bound: always open.
-    pub(super) is_overflow: bool,
 }
 
 impl KeyGate {
@@ -229,7 +227,6 @@ impl KeyGate {
             word: AtomicU64::new(1),
             gate: Mutex::default(),
             shared: Arc::clone(shared),
-            is_overflow: false,
         }
     }
 

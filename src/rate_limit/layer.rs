@@ -157,12 +157,7 @@ impl<C> RateLimitBackoffBuilder<C> {
             (self.settings.attempts, self.settings.max_wait) = (1, Duration::ZERO);
         }
         let shared = Arc::new(Shared::new(self.settings, self.listener.clone()));
-        let make = |_: &_| KeyGate::new(&shared);
-        // One limit there must not hold back all others.
-        let overflow = KeyGate {
-            is_overflow: true,
-            ..KeyGate::new(&shared)
-        };
+        let (overflow, make) = (KeyGate::new(&shared), |_: &_| KeyGate::new(&shared));
         let registry = self
             .keys
             .registry("rate_limit", self.listener, overflow, make);

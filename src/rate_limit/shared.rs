@@ -145,7 +145,7 @@ impl RateLimitHandle {
         let round = || entry.value().with(|gate| gate.round());
         let met = is_met.then(round);
         self.shared.begin(&entry, met, remaining, false);
-        !entry.value().is_overflow
+        !entry.is_overflow()
     }
 
     /// Ends the cooldown of a key by its [text](OwnCooldown::key), which another process has

@@ -197,7 +197,7 @@ impl<S, C> Ticket<S, C> {
         let repeats = (not_started || safety == ReplaySafety::Safe)
             && made < settings.attempts
             && hint.is_none_or(|hint| hint <= settings.max_wait)
-            && !gate.is_overflow
+            && !self.entry.is_overflow()
             && !call.is_cancelled();
         if !repeats {
             return None;

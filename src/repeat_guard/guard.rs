@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     hash::{BuildHasher, Hash, Hasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -65,26 +65,20 @@ crate::text::debug_fields! { {} |_| Rules { limits, tools, .. } }
 #[derive(Debug)]
 pub(super) struct Memory {
     rules: Arc<Rules>,
-    /// `None` for all principals beyond the bound.
-    history: Option<Mutex<History>>,
+    history: Mutex<History>,
 }
 
 impl Memory {
-    pub(super) fn new(rules: &Arc<Rules>, history: Option<Mutex<History>>) -> Self {
-        let rules = Arc::clone(rules);
+    pub(super) fn new(rules: &Arc<Rules>) -> Self {
+        let (rules, history) = (Arc::clone(rules), Mutex::default());
         Self { rules, history }
-    }
-
-    fn lock(&self) -> Option<MutexGuard<'_, History>> {
-        self.history.as_ref().map(lock)
     }
 }
 
 impl Evict for Memory {
     fn keep(&self) -> Keep {
-        let now = self.rules.now();
-        let matters = |history: MutexGuard<'_, History>| history.matters(now, self.rules.limits);
-        match self.lock().is_some_and(matters) {
+        let (now, limits) = (self.rules.now(), self.rules.limits);
+        match lock(&self.history).matters(now, limits) {
             true => Keep::IfPossible,
             false => Keep::IfUsed,
         }
@@ -110,14 +104,15 @@ impl<C> RepeatGuardLayer<C> {
         if is_exempt || call.is_too_deep() {
             return None;
         }
-        let make = || Memory::new(&self.rules, Some(Mutex::default()));
+        let make = || Memory::new(&self.rules);
         let Some(memory) = self.histories.keep_if_any(info, make) else {
             let help = "set a session or agent id, or use `with_keys`";
             let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
             inert.pass(&self.rules.listener, info, reason, help);
             return None;
         };
-        memory.value().history.is_some().then(|| Watched {
+        // The principals beyond the bound share one memory.
+        (!memory.is_overflow()).then(|| Watched {
             memory,
             call: self.rules.fingerprint(call),
             is_first: call.attempt() == 1,
@@ -141,9 +136,9 @@ impl Watched {
         &self,
         ask: impl FnOnce(&mut History, &dyn Fn() -> Duration, Limits) -> T,
     ) -> Option<T> {
-        let Memory { rules, .. } = self.memory.value();
-        let mut history = self.is_first.then(|| self.memory.value().lock())??;
-        Some(ask(&mut history, &|| rules.now(), rules.limits))
+        let Memory { rules, history } = self.memory.value();
+        let ask = || ask(&mut lock(history), &|| rules.now(), rules.limits);
+        self.is_first.then(ask)
     }
 
     /// The call has its answer: what the classifier says of that.
@@ -165,11 +160,8 @@ impl Watched {
             true => hasher.finish().max(1),
             false => 0,
         };
-        let Some(mut history) = memory.lock() else {
-            return;
-        };
-        let times = history.succeeded(self.call, answer, rules.now(), rules.limits);
-        drop(history);
+        let now = rules.now();
+        let times = lock(&memory.history).succeeded(self.call, answer, now, rules.limits);
         if let Some(times) = times {
             let event = Event::Repeated { call: info, times };
             rules.listener.tell(&event);

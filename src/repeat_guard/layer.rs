@@ -1,8 +1,4 @@
-use std::{
-    hash::RandomState,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{hash::RandomState, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tower_layer::Layer;
@@ -165,8 +161,8 @@ impl<C> RepeatGuardBuilder<C> {
             listener: self.listener.clone(),
             ..self.settings
         });
-        let make = |_: &_| Memory::new(&rules, Some(Mutex::default()));
-        let (keys, overflow) = (self.keys, Memory::new(&rules, None));
+        let make = |_: &_| Memory::new(&rules);
+        let (keys, overflow) = (self.keys, Memory::new(&rules));
         let histories = keys.registry("repeat_guard", self.listener, overflow, make);
         RepeatGuardLayer {
             rules,
