@@ -10,15 +10,15 @@ use crate::error::KnownErrors;
 /// The bridges that recognise errors of other crates.
 pub(crate) const BRIDGES: &[&dyn KnownErrors] = &[
     #[cfg(feature = "tower")]
-    &crate::edge::tower::Errors,
+    &crate::bridge::tower::Errors,
     #[cfg(feature = "hyper")]
-    &crate::edge::hyper::Errors,
+    &crate::bridge::hyper::Errors,
     #[cfg(any(feature = "hyper", feature = "tonic"))]
-    &crate::edge::h2::Errors,
+    &crate::bridge::h2::Errors,
     #[cfg(feature = "reqwest")]
-    &crate::edge::reqwest::Errors,
+    &crate::bridge::reqwest::Errors,
     #[cfg(feature = "tonic")]
-    &crate::edge::grpc_status::Errors,
+    &crate::bridge::grpc_status::Errors,
 ];
 
 /// How many values a [`Chain`] has at most.
@@ -55,7 +55,7 @@ impl<T: Copy> Chain<T> {
 /// yet.
 pub(crate) fn is_exported(span: &Span) -> bool {
     #[cfg(feature = "otel")]
-    return crate::edge::otel::is_exported(span);
+    return crate::bridge::otel::is_exported(span);
     #[cfg(not(feature = "otel"))]
     {
         let _ = span;
@@ -66,7 +66,7 @@ pub(crate) fn is_exported(span: &Span) -> bool {
 /// Returns whether the sampler of another crate drops a span.
 pub(crate) fn is_sampled_out(span: &Span) -> bool {
     #[cfg(feature = "otel")]
-    return crate::edge::otel::is_sampled_out(span);
+    return crate::bridge::otel::is_sampled_out(span);
     #[cfg(not(feature = "otel"))]
     {
         let _ = span;

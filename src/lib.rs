@@ -171,6 +171,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
+pub mod batch;
+mod bridge;
+#[cfg(feature = "tower")]
+pub mod builder;
 pub mod cache;
 pub mod call;
 pub mod cancel;
@@ -180,7 +184,6 @@ pub mod circuit_breaker;
 pub mod concurrency_limit;
 mod config;
 pub mod deadline;
-mod edge;
 pub mod error;
 pub mod event;
 pub mod fit;
@@ -189,12 +192,15 @@ mod foreign;
 #[cfg(all(any(doc, doctest), feature = "full"))]
 #[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
+pub mod health;
 pub mod hint;
 pub mod identity;
 pub mod key;
 mod kit;
 mod lock;
 pub mod middleware;
+mod names;
+mod nearest;
 pub mod normalize;
 pub mod once;
 pub mod outcome;
@@ -202,13 +208,18 @@ pub mod policy;
 pub mod poll;
 pub mod quota;
 pub mod rate_limit;
+pub mod reader;
 pub mod repeat_guard;
 pub mod result;
 pub mod retry;
+pub mod router;
 pub mod sanitize;
+#[cfg(feature = "settings")]
+pub mod settings;
 pub mod switch;
 mod text;
 pub mod timeout;
+pub mod token;
 pub mod tool_metrics;
 pub mod trace;
 pub mod transport;
@@ -226,25 +237,21 @@ pub use self::{
     error::{AnyError, BoxError, ErrorKind, Evidence, Execution, ToolError},
     event::{Event, Listen},
     key::{Key, Keys},
+    nearest::nearest,
     outcome::{Classify, Outcome},
     result::ToolResult,
 };
-#[cfg(feature = "tower")]
-pub use edge::builder::{self, ServiceBuilderExt};
 #[cfg(feature = "metrics")]
-pub use edge::facade as metrics_facade;
+pub use bridge::facade as metrics_facade;
 #[cfg(feature = "tonic")]
-pub use edge::grpc_status;
+pub use bridge::grpc_status;
 #[cfg(feature = "otel")]
-pub use edge::otel;
-pub use edge::reader;
-pub use edge::router;
+pub use bridge::otel;
 #[cfg(feature = "axum")]
-pub use edge::serve;
-#[cfg(feature = "settings")]
-pub use edge::settings;
-pub use edge::token;
-pub use edge::{batch, health, nearest::nearest};
+pub use bridge::serve;
+#[cfg(feature = "tower")]
+#[doc(inline)]
+pub use builder::ServiceBuilderExt;
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;

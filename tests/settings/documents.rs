@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_toolcall::settings::{Settings, VARIABLES, Variable};
 
 const ENV: &str = include_str!("../../.env.example");
-const DOCS: &str = include_str!("../../src/edge/settings/variables.md");
-const MODULE: &str = include_str!("../../src/edge/settings/mod.rs");
+const DOCS: &str = include_str!("../../src/settings/variables.md");
+const MODULE: &str = include_str!("../../src/settings/mod.rs");
 const TOML: &str = include_str!("../../examples/settings.toml");
 
 /// The variables of `.env.example`, with the line above.

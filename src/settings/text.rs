@@ -103,7 +103,7 @@ mod tests {
         super::{KeyBy, Preset},
         *,
     };
-    use crate::{edge::reader::Reader, kit::backoff::Jitter};
+    use crate::{kit::backoff::Jitter, reader::Reader};
 
     fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
         let value = Option::deserialize(Reader::without_keys(Text::new(text)));

@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::text::is_none;
-use crate::edge::reader::quoted;
+use crate::reader::quoted;
 
 /// Reads a duration with a unit, or a number of seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {

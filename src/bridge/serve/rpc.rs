@@ -14,7 +14,7 @@ use super::{
     routes::Routes,
 };
 use crate::{
-    batch::Parallel, call::ToolCall, edge::headers::is_usable_id, error::ToolError,
+    batch::Parallel, bridge::headers::is_usable_id, call::ToolCall, error::ToolError,
     result::ToolResult,
 };
 

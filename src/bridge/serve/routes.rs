@@ -16,10 +16,10 @@ use super::{
     rpc,
 };
 use crate::{
+    bridge::headers::{deadline_of, the_only},
     call::{Secret, ToolCall, Trust, VerifiedCaller},
     catch_panic::CatchPanicLayer,
     config::{ConfigError, refuse_if},
-    edge::headers::{deadline_of, the_only},
     error::ToolError,
     identity::{IdentityLayer, Resolve},
 };

@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{
     call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
-    edge::{
-        health::{Health, named},
-        nearest::Nearest,
-    },
     error::{ErrorKind, ToolError},
+    health::{Health, named},
+    nearest::Nearest,
 };
 
 /// All names, and what is behind them.

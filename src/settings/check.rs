@@ -8,9 +8,9 @@ use super::{KeyBy, Settings, duration::show, stack::Parts, tools};
 use crate::{
     circuit_breaker::MAX_PERIOD,
     config::{ConfigError, refuse_if},
-    edge::names::check as check_name,
     identity::Identity,
     kit::{glob::Glob, per_tool::Name},
+    names::check as check_name,
 };
 
 type Checked = Result<(), ConfigError>;

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Settings, StackBuilder, check, sections::File};
-use crate::{config::ConfigError, edge::reader::Reader};
+use crate::{config::ConfigError, reader::Reader};
 
 impl Settings {
     /// Returns the settings that work and look wrong, each with the reason; see the

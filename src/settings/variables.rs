@@ -10,7 +10,7 @@ use serde::{
 use super::{Settings, VARIABLES, check, sections::File, text::Text, token};
 use crate::{
     config::ConfigError,
-    edge::reader::{Reader, meant, quoted},
+    reader::{Reader, meant, quoted},
     text::Short,
 };
 

@@ -21,7 +21,6 @@ use crate::{
     check::{Check, CheckLayer},
     concurrency_limit::ConcurrencyLimitLayer,
     config::ConfigError,
-    edge::settings::Settings,
     error::ToolError,
     event::Listen,
     fit::{FitLayer, Shorten},
@@ -33,6 +32,7 @@ use crate::{
     quota::QuotaLayer,
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
+    settings::Settings,
     timeout::TimeoutLayer,
     trace::TraceHooks,
 };
@@ -50,7 +50,7 @@ pub struct StackBuilder<C = ByError, O = ()> {
 }
 
 impl StackBuilder {
-    pub(in crate::edge::settings) fn new(settings: Settings) -> Self {
+    pub(in crate::settings) fn new(settings: Settings) -> Self {
         Self {
             parts: Parts::new(settings),
             classifier: ByError,

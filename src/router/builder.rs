@@ -15,8 +15,8 @@ use super::{
 use crate::{
     call::{Identity, ToolCall},
     config::ConfigError,
-    edge::health::Health,
     error::ToolError,
+    health::Health,
 };
 
 /// Builds a [`Router`]. See the [module docs](super) for an example.

@@ -21,7 +21,7 @@ const MAX_WORK: usize = 1_000_000;
 const LOOK: usize = 24;
 
 /// The names nearest to one that does not exist.
-pub(in crate::edge) struct Nearest<'a> {
+pub(crate) struct Nearest<'a> {
     asked: Letters<'a>,
     bare: Letters<'a>,
     exact: Option<String>,
@@ -40,7 +40,7 @@ struct Near {
 
 impl<'a> Nearest<'a> {
     /// `bare`: the tool's own part of the name.
-    pub(in crate::edge) fn to(asked: &'a str, bare: &'a str) -> Self {
+    pub(crate) fn to(asked: &'a str, bare: &'a str) -> Self {
         Self {
             asked: Letters::of(asked),
             bare: Letters::of(bare),
@@ -50,27 +50,27 @@ impl<'a> Nearest<'a> {
         }
     }
 
-    pub(in crate::edge) fn bare(&self) -> &'a str {
+    pub(crate) fn bare(&self) -> &'a str {
         self.bare.text
     }
 
     /// A tool has the very name that was asked for, and was missed for another reason.
-    pub(in crate::edge) fn is(&mut self, flat: &str) {
+    pub(crate) fn is(&mut self, flat: &str) {
         self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
     }
 
     /// A tool of the program's own.
-    pub(in crate::edge) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
+    pub(crate) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
         self.look_at(name, name, false)
     }
 
     /// A tool of a server: its flat name, and its own part of it.
-    pub(in crate::edge) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
+    pub(crate) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }
 
     /// Spends the cost of a look without a name. Breaks when the work is used up.
-    pub(in crate::edge) fn skip(&mut self) -> ControlFlow<()> {
+    pub(crate) fn skip(&mut self) -> ControlFlow<()> {
         match spend(&mut self.work, LOOK) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -99,7 +99,7 @@ impl<'a> Nearest<'a> {
         ControlFlow::Continue(())
     }
 
-    pub(in crate::edge) fn into_names(self) -> Vec<String> {
+    pub(crate) fn into_names(self) -> Vec<String> {
         let best = self.best.into_iter().map(|near| near.name);
         self.exact.into_iter().chain(best).take(MAX_NAMES).collect()
     }

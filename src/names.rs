@@ -20,7 +20,7 @@ impl ToolNames {
         tools.map_or(Ok(()), |tools| self.check_all(&tools))
     }
 
-    pub(in crate::edge) fn check_all(&self, tools: &[Identity]) -> Result<(), ConfigError> {
+    pub(crate) fn check_all(&self, tools: &[Identity]) -> Result<(), ConfigError> {
         let mut names = self.0.iter();
         names.try_for_each(|(layer, name)| check(*layer, name, tools))
     }
@@ -38,7 +38,7 @@ impl Name {
 }
 
 /// An error of the setting `field` if the name matches none of the tools.
-pub(in crate::edge) fn check(
+pub(crate) fn check(
     field: impl Into<std::borrow::Cow<'static, str>>,
     name: &Name,
     tools: &[Identity],

@@ -36,7 +36,7 @@ use crate::text::{Short, did_you_mean};
 const MAX_QUOTED: usize = 40;
 
 /// A short value, redacted.
-pub(in crate::edge) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.chars().count() {
         0..=MAX_QUOTED => format!("`{}`", Short::new(text, MAX_QUOTED)),
         n => format!("a value of {n} characters"),
@@ -61,7 +61,7 @@ const UNITS: [&str; 8] = [
 ];
 
 /// Returns the nearest of the known names, with the unit that its value needs.
-pub(in crate::edge) fn meant(name: &str, known: &[&str], prefix: &str) -> Option<String> {
+pub(crate) fn meant(name: &str, known: &[&str], prefix: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let unit = UNITS.iter().find(|unit| lower.ends_with(**unit));
     let bare = &name[..name.len() - unit.map_or(0, |unit| unit.len())];
@@ -109,7 +109,7 @@ impl<T> Reader<'_, T> {
 
     /// As above, without keys in errors: for the value of a single variable.
     #[cfg(feature = "settings")]
-    pub(in crate::edge) fn without_keys(inner: T) -> Self {
+    pub(crate) fn without_keys(inner: T) -> Self {
         Self { inner, key: None }
     }
 }

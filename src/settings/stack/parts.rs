@@ -10,16 +10,8 @@ use crate::{
     circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::ConcurrencyLimitLayer,
     config::{ConfigError, refuse_if},
-    edge::{
-        health::Health,
-        settings::{
-            Settings,
-            check::{joined, names_match},
-            layers::by,
-            names::in_section,
-        },
-    },
     event::event,
+    health::Health,
     identity::{IdentityLayer, ToolNames},
     kit::per_tool::PerTool,
     normalize::NormalizeLayer,
@@ -30,6 +22,12 @@ use crate::{
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     sanitize::SanitizeLayer,
+    settings::{
+        Settings,
+        check::{joined, names_match},
+        layers::by,
+        names::in_section,
+    },
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -45,7 +43,7 @@ type Built<L> = Result<Option<L>, ConfigError>;
 
 /// The parts of a stack's layers, except those with a type of the user's.
 #[derive(Clone, Default)]
-pub(in crate::edge::settings) struct Parts {
+pub(in crate::settings) struct Parts {
     pub(super) settings: Settings,
     pub(super) replay_safety: Option<Rule<ReplaySafety>>,
     pub(super) timeout: Option<Rule<Option<Duration>>>,
@@ -69,7 +67,7 @@ impl Parts {
     }
 
     /// Checks the layers that only a stack builds.
-    pub(in crate::edge::settings) fn checks(settings: &Settings) -> [Result<(), ConfigError>; 5] {
+    pub(in crate::settings) fn checks(settings: &Settings) -> [Result<(), ConfigError>; 5] {
         let parts = Self::new(settings.clone());
         let limits = parts.quota().and_then(|_| parts.concurrency());
         [

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    bridge::headers::the_only,
     call::{MAX_DEPTH, MAX_NAME_BYTES, MAX_VALUES, ToolCall},
-    edge::headers::the_only,
     error::{ErrorKind, ToolError},
     event::{Event, Listener},
     result::ToolResult,
@@ -249,7 +249,7 @@ pub(super) async fn json_body<S: Send + Sync>(
 }
 
 /// The address of the peer, if the server gives it to its requests.
-pub(in crate::edge) fn address(extensions: &Extensions) -> Option<String> {
+pub(in crate::bridge) fn address(extensions: &Extensions) -> Option<String> {
     let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
     Some(peer.ip().to_canonical().to_string())
 }

@@ -6,7 +6,7 @@ use super::{Settings, TokenSettings, names::in_section, tools};
 use crate::{
     call::Secret,
     config::{ConfigError, refuse_if},
-    edge::token::{Target, TokenLayer, endpoint_uri},
+    token::{Target, TokenLayer, endpoint_uri},
 };
 
 /// The variable that has the secret itself.

@@ -3,7 +3,7 @@ use std::{str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyBy, Settings, text::Text};
-use crate::{config::ConfigError, edge::reader::Reader};
+use crate::{config::ConfigError, reader::Reader};
 
 const fn secs(secs: u64) -> Option<Duration> {
     Some(Duration::from_secs(secs))

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     circuit_breaker::WeakFailures,
-    edge::reader::Reader,
     key::DEFAULT_MAX_KEYS,
     kit::backoff::Jitter,
+    reader::Reader,
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
 };
 
