@@ -18,7 +18,7 @@
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls
 //!   stay as they are.
 //! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer
-//!   may stand in a stack twice, and at an edge as well.
+//!   may stand in a stack twice, and at a bridge as well.
 //! - A server that is known and whose list was never read is not unknown: its calls go on, under
 //!   [one key](crate::Identity::unlisted) whatever tool they name.
 //!

@@ -132,7 +132,7 @@ pub enum Event<'a> {
         timeout: Duration,
     },
     /// A call was not started, and no observer below has seen it: in a batch no time was left, or
-    /// it was given up before; an [identity layer](crate::identity) knows no such tool; or an edge
+    /// it was given up before; an [identity layer](crate::identity) knows no such tool; or a bridge
     /// refused the request. `tool.skipped`, WARN, `tool.cancelled`, INFO, or `tool.rejected`, INFO.
     #[non_exhaustive]
     NotStarted {

@@ -12,7 +12,7 @@ pub mod event {
     /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN
     /// or INFO, by its kind.
     pub const FAILURE: &str = "tool.failure";
-    /// A call was refused by a layer of ours, or by an edge. INFO.
+    /// A call was refused by a layer of ours, or by a bridge. INFO.
     pub const REJECTED: &str = "tool.rejected";
     /// A policy has decided about a call: asked for or approved it, INFO; else DEBUG. Or it has a
     /// rule that can never decide, WARN.

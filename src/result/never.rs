@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fmt};
 /// none.
 ///
 /// Unlike [`Infallible`](std::convert::Infallible) it is no [`ToolError`](crate::ToolError). If the
-/// compiler says that `Never` cannot be turned into one, a layer or an edge that looks at errors
+/// compiler says that `Never` cannot be turned into one, a layer or a bridge that looks at errors
 /// stands outside a [`ToolResultLayer`](super::ToolResultLayer): take that layer away, or put it
 /// outside. A layer between that boxes errors, such as tower's `load_shed`, hides it from the
 /// compiler.

@@ -1,4 +1,4 @@
-//! X10, X11: which names and deadlines an edge takes from a wire.
+//! X10, X11: which names and deadlines a bridge takes from a wire.
 
 use std::{
     net::SocketAddr,

@@ -295,7 +295,7 @@ async fn the_error_of_another_call_keeps_its_names() {
     assert_eq!(error.execution(), Execution::Unknown);
 }
 
-/// A stack in a stack, and an edge that resolves names too.
+/// A stack in a stack, and a bridge that resolves names too.
 #[tokio::test]
 async fn a_call_that_was_resolved_passes() {
     let pay = Pay::new(names());

@@ -1,4 +1,4 @@
-//! The edge of an executor: what an agent gets over HTTP, from its request to its answer.
+//! The routes of an executor: what an agent gets over HTTP, from its request to its answer.
 
 use std::{
     sync::{

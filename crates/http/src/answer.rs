@@ -187,7 +187,7 @@ impl HttpAnswer {
         max_chars.saturating_sub(self.shown_headers().chars().count())
     }
 
-    /// Leaves the kept headers on the call's record, for an edge that sees the body alone, in place
+    /// Leaves the kept headers on the call's record, for a bridge that sees the body alone, in place
     /// of those of an answer before.
     pub(super) fn tell(&self, call: &CallInfo) {
         call.record(|r| {
@@ -265,7 +265,7 @@ impl Serialize for HttpAnswer {
 #[derive(Clone)]
 #[cfg_attr(
     not(feature = "axum"),
-    expect(dead_code, reason = "read by an edge alone")
+    expect(dead_code, reason = "read by a bridge alone")
 )]
 pub(super) struct KeptHeaders(pub(super) HeaderMap);
 
