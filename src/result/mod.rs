@@ -84,8 +84,8 @@
 //! # Errors
 //!
 //! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError).
-//! So layers and bridges that look at errors, a batch or routes for example, refuse such a stack when
-//! it is compiled, unless a layer between boxes errors: for them all its results would be
+//! So layers and bridges that look at errors, a batch or routes for example, refuse such a stack
+//! when it is compiled, unless a layer between boxes errors: for them all its results would be
 //! successes. Give them the stack without this layer; what is a result they make themselves.
 //!
 //! # Cancel safety

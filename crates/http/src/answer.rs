@@ -187,8 +187,8 @@ impl HttpAnswer {
         max_chars.saturating_sub(self.shown_headers().chars().count())
     }
 
-    /// Leaves the kept headers on the call's record, for a bridge that sees the body alone, in place
-    /// of those of an answer before.
+    /// Leaves the kept headers on the call's record, for a bridge that sees the body alone, in
+    /// place of those of an answer before.
     pub(super) fn tell(&self, call: &CallInfo) {
         call.record(|r| {
             if !self.headers.is_empty() || r.extension::<KeptHeaders>().is_some() {

@@ -238,8 +238,8 @@ fn service(error: &ServiceError) -> ToolError {
     }
 }
 
-/// Returns the error for one of the server's. It proves nothing about the call: the server may pass on what its tool
-/// met in its work.
+/// Returns the error for one of the server's. It proves nothing about the call: the server may pass
+/// on what its tool met in its work.
 fn protocol(error: &ErrorData) -> ToolError {
     let asked = error.data.as_ref().and_then(hint::from_json);
     let asked = asked.and_then(|hint| hint.delay);

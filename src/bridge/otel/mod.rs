@@ -161,8 +161,8 @@
 //! in which it runs, the attempt's if there is one, into the request's `_meta` (`traceparent`,
 //! `tracestate`, `baggage`; `McpService::with_propagation` switches it off). A tool that speaks
 //! HTTP calls [`inject_headers`]. The global propagator decides what is written, as W3C trace
-//! context if none is set. Without a valid context nothing is written, and what is there already is never
-//! overwritten.
+//! context if none is set. Without a valid context nothing is written, and what is there already is
+//! never overwritten.
 //!
 //! In: the handler of a server finds its caller with [`parent_from_meta`] or
 //! [`parent_from_headers`], and continues the trace with a span of its own ([`set_parent`]), or
