@@ -137,12 +137,10 @@ impl<Res> Router<Res> {
         defined.collect()
     }
 
-    /// Returns the one of these whose name is this, found without a walk.
+    /// Returns the definition of one tool, found without a walk. Also of a tool that is
+    /// [withheld](Self::withhold): a gateway checks the headers of a call by it.
     pub fn definition(&self, name: &str) -> Option<Definition> {
-        let call = self.breakers.as_ref().map(|_| ToolCall::new(name));
-        let identity = call.and_then(|call| self.table.resolve(&call));
-        let is_withheld = identity.is_some_and(|i| self.is_withheld(i.server(), i.tool()));
-        self.table.definition(name).filter(|_| !is_withheld)
+        self.table.definition(name)
     }
 
     /// The schemas of this program's tools that have a definition, also of those that are withheld,

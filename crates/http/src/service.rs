@@ -268,8 +268,9 @@ fn asked_delay(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 fn refused(answer: HttpAnswer, headers: &HeaderMap, rules: &Rules, now: SystemTime) -> ToolError {
     let status = answer.status;
     let body = match answer.json() {
-        Some(json) if !json.is_null() => json.to_string(),
-        _ => answer.body.model_text().into_owned(),
+        Some(Value::Null) => String::new(),
+        Some(json) => json.to_string(),
+        None => answer.body.model_text().into_owned(),
     };
     // Before anything is cut.
     let body = rules.without_secrets(&body);

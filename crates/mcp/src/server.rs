@@ -126,8 +126,8 @@ impl McpServer {
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
         let ended = Ended::default();
-        let how = ended.clone();
-        let transport = move || ready(Child::start(command(), how.clone()));
+        let end = ended.clone();
+        let transport = move || ready(Child::start(command(), end.clone()));
         Self::reached(server.into(), transport, ended)
     }
 
@@ -154,7 +154,7 @@ impl McpServer {
         Self::reached(server.into(), transport, Ended::default())
     }
 
-    /// The end of a process, if that is known, is the cause of an error that says less.
+    /// Makes a server. `ended` says how its process has ended, for errors that say less.
     fn reached<F, Fut, T, E, TransportError, Adapter>(
         server: Arc<str>,
         transport: F,

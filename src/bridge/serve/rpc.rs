@@ -75,11 +75,19 @@ async fn run(
             Err(error) => id.refuse(&error),
         }
     });
-    let mut answers: Vec<_> = answers.collect();
-    match is_batch && !answers.is_empty() {
-        true => Some([b"[", &*answers.join(&b','), b"]"].concat()),
-        false => answers.pop(),
+    if !is_batch {
+        return answers.last();
     }
+    let mut json = Vec::new();
+    for answer in answers {
+        json.push(if json.is_empty() { b'[' } else { b',' });
+        json.extend(answer);
+    }
+    if json.is_empty() {
+        return None;
+    }
+    json.push(b']');
+    Some(json)
 }
 
 const PARSE_ERROR: i32 = -32700;

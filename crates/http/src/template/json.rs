@@ -87,4 +87,5 @@ impl<'de> Visitor<'de> for Checked {
 
 /// A key, copied only where it has escapes.
 #[derive(Deserialize)]
+#[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

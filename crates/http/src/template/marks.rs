@@ -109,7 +109,7 @@ pub(super) fn write_mark(
     write!(out, "{MARK}{n}{MARK}").map_err(Error::from)
 }
 
-/// The start of what stands for an unknown value. For private use: no template has it by chance.
+/// Starts the text in place of an unknown value. For private use: templates do not have it.
 const ANYTHING: char = '\u{E000}';
 
 /// A part of a request: the template's own words, and the values between them.
@@ -144,10 +144,11 @@ impl Marked {
     pub(super) fn with_numbers(mut self, is_number: fn(&str, &str) -> bool) -> Self {
         let pieces: Vec<&str> = self.text.split(MARK).collect();
         // Each value of a sketch has its mark once, in order.
-        for (slot, around) in self.slots.iter_mut().zip(pieces.windows(3).step_by(2)) {
+        let around = pieces.windows(3).step_by(2);
+        for (n, (slot, around)) in self.slots.iter_mut().zip(around).enumerate() {
             let is_unknown = matches!(slot, Slot::Text(text) if text.starts_with(ANYTHING));
             if is_unknown && is_number(around[0], around[2]) {
-                *slot = Slot::Scalar("1".to_owned());
+                *slot = Slot::Scalar((n + 1).to_string());
             }
         }
         self

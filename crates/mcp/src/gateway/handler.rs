@@ -316,8 +316,9 @@ impl GatewayHandler {
 
     /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses
     /// all calls. The list of a router that
-    /// [withholds](tower_toolcall::router::Router::withhold) such tools changes then. Run it beside
-    /// the gateway; it does not end by itself. Dropped, it tells no more.
+    /// [withholds](tower_toolcall::router::Router::withhold) such tools changes then. A list of
+    /// your own leaves out what [`CircuitBreakerHandle::is_refusing`] says. Run it beside the
+    /// gateway; it does not end by itself. Dropped, it tells no more.
     pub fn follow_breakers(
         &self,
         breakers: &CircuitBreakerHandle,

@@ -79,6 +79,25 @@ fn a_value_repeats_no_key_of_the_body() {
     assert!(body(escaped, json!({ "k": "a" })).is_err());
 }
 
+/// H3: when the template is read, unknown values of keys are not taken for one value.
+#[test]
+fn keys_whose_values_are_not_known_differ() {
+    for template in [
+        r#"{"{{ a }}": 1, "{{ b }}": 2}"#,
+        r#"{"size-{{ a }}": 1, "size-{{ b }}": 2}"#,
+        r#"{"{{ a }}{{ b }}": 1, "{{ b }}{{ a }}": 2}"#,
+    ] {
+        assert!(
+            body(template, json!({ "a": 3, "b": 4 })).is_ok(),
+            "{template}"
+        );
+        assert!(
+            body(template, json!({ "a": 3, "b": 3 })).is_err(),
+            "{template}"
+        );
+    }
+}
+
 /// H3: a value that is empty does not take a condition off the request.
 #[test]
 fn an_empty_value_removes_no_header() {
