@@ -262,5 +262,5 @@ pub use crate::{
     config::MAX_PERIOD,
     event::transition::{BreakerState, Opening, Transition, TransitionReason},
     flow::Abandoned,
-    kit::lagged::Lagged,
+    kit::{keyed::KeyedBuilder, lagged::Lagged},
 };

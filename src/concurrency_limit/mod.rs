@@ -126,3 +126,4 @@ pub use self::{
     layer::{ConcurrencyLimitBuilder, ConcurrencyLimitLayer},
     limit::{ConcurrencyLimit, ResponseFuture},
 };
+pub use crate::kit::keyed::KeyedBuilder;

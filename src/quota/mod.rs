@@ -150,3 +150,4 @@ pub use self::{
     limit::{QuotaService, ResponseFuture},
     rate::Quota,
 };
+pub use crate::kit::keyed::KeyedBuilder;

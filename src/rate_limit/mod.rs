@@ -124,4 +124,4 @@ pub use self::{
     shared::{OwnCooldown, OwnCooldowns},
     turn::{RateLimitBackoff, ResponseFuture},
 };
-pub use crate::kit::lagged::Lagged;
+pub use crate::kit::{keyed::KeyedBuilder, lagged::Lagged};

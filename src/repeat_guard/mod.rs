@@ -174,3 +174,4 @@ pub use self::{
     layer::{RepeatGuardBuilder, RepeatGuardLayer},
     service::{RepeatGuard, ResponseFuture},
 };
+pub use crate::kit::keyed::KeyedBuilder;
