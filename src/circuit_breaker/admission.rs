@@ -62,10 +62,7 @@ impl Breaker {
         }
     }
 
-    pub(super) fn decide(
-        &self,
-        call: Option<(&ToolCall, &CallInfo)>,
-    ) -> Result<Admission, Refused> {
+    fn decide(&self, call: Option<(&ToolCall, &CallInfo)>) -> Result<Admission, Refused> {
         let circuit = self.circuit();
         let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
         let info = call.map(|(_, info)| info);

@@ -10,6 +10,7 @@ use loom::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 #[cfg(not(toolcall_loom))]
 use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 use std::{
+    mem,
     sync::{
         Arc, PoisonError,
         atomic::Ordering::{Acquire, Release},
@@ -143,6 +144,13 @@ impl Kept {
         let of_principals = self.principals.keep(self.machine.now);
         self.machine.keep(self.used).max(of_principals)
     }
+
+    /// Returns the calls to wake, if something has changed that they wait for.
+    fn news(&mut self) -> Option<Arc<Notify>> {
+        let of_all = mem::take(&mut self.machine.has_news);
+        let of_principal = mem::take(&mut self.principals.has_news);
+        self.verdicts.clone().filter(|_| of_all || of_principal)
+    }
 }
 
 impl Cell {
@@ -203,7 +211,7 @@ impl Cell {
         let state = kept.get_or_insert_with(new);
         state.used = state.machine.at(now).now;
         let result = work(state);
-        let verdicts = state.verdicts.clone();
+        let verdicts = state.news();
         self.word.store(state.word(), Release);
         drop(kept);
         if let Some(verdicts) = verdicts {

@@ -99,13 +99,8 @@ impl CircuitBreakerHandle {
     pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
-        let ends = entries.iter().filter_map(|entry| {
-            let look = |Kept { machine, .. }: &mut Kept| {
-                let is_open = machine.state == BreakerState::Open;
-                machine.probe_at().filter(|at| is_open && *at > since)
-            };
-            entry.value().peek(look)?
-        });
+        let end = |kept: &mut Kept| kept.machine.period_end(since);
+        let ends = entries.iter().filter_map(|entry| entry.value().peek(end)?);
         self.shared.origin.checked_add(ends.min()?)
     }
 

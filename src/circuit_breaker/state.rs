@@ -71,6 +71,8 @@ pub(super) struct Machine {
     pub(super) since: Duration,
     /// Results that came in a later state than the one that admitted them.
     stale: u64,
+    /// The state has changed, or a probe has ended, and no call that waits for that knows it yet.
+    pub(super) has_news: bool,
 }
 
 /// An admission: what its result has to come with.
@@ -240,6 +242,17 @@ impl Machine {
         HALF_OPEN_RETRY_AFTER.min(self.rules.open_for)
     }
 
+    /// When the open period ends, if that is after `since`. After a lost connection it ends when
+    /// the tool service connects again.
+    pub(super) fn period_end(&self, since: Duration) -> Option<Duration> {
+        let end = match self.lost.as_ref().and_then(Outage::remaining) {
+            None => self.probe_from,
+            Some(Duration::ZERO) => return None,
+            Some(rest) => self.now.saturating_add(rest),
+        };
+        (self.state == BreakerState::Open && end > since).then_some(end)
+    }
+
     /// How long no probe may begin, if it is open or half-open: until its period is over, or its
     /// tool service connects again.
     fn rest(&self) -> Duration {
@@ -294,6 +307,7 @@ impl Machine {
         let running = self.probes.len();
         self.probes.retain(|(ticket, _)| *ticket != pass.ticket);
         let is_freed = self.probes.len() < running;
+        self.has_news |= is_freed;
         match verdict {
             Some(_) => self.undecided = 0,
             None => self.undecided += u32::from(is_freed),
@@ -513,6 +527,7 @@ impl Machine {
             (self.lost, self.adopted) = (None, false);
         }
         self.generation = self.generation.wrapping_add(1);
+        self.has_news = true;
         if state.is_open() {
             self.last_opening = Some(Opened {
                 cause: OpenCause {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -73,6 +74,8 @@ pub(super) struct Principals {
     /// The generation of a circuit that is made now, in 30 bits: none that was forgotten had a
     /// later one, so that calls which it admitted decide nothing.
     pub(super) epoch: u32,
+    /// News for calls that wait, as in [`Machine`].
+    pub(super) has_news: bool,
 }
 
 struct Own {
@@ -91,6 +94,7 @@ impl Principals {
     pub(super) fn forget(&mut self) {
         self.retain(|_| false);
         self.epoch = (self.epoch + 1) & EPOCHS;
+        self.has_news = true;
     }
 
     fn retain(&mut self, mut keeps: impl FnMut(&mut Own) -> bool) {
@@ -157,6 +161,7 @@ impl Principals {
         };
         own.last = own.last.max(now);
         let transition = own.machine.at(now).record(pass, verdict, None);
+        self.has_news |= mem::take(&mut own.machine.has_news);
         if own.machine.is_as_new() {
             self.epoch = own.machine.generation.max(self.epoch) & EPOCHS;
             self.circuits.remove(&principal);

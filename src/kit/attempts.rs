@@ -251,7 +251,7 @@ impl<S, T> Drop for Resend<S, T> {
     }
 }
 
-/// Checks a number of attempts. That of an attempt has 16 bits.
+/// Checks a number of attempts. The number of an attempt has 16 bits.
 pub(crate) fn check(attempts: u32) -> Result<(), ConfigError> {
     refuse_if(attempts == 0, "attempts", "it is zero: no call is made")?;
     let most = u32::from(u16::MAX);

@@ -1,3 +1,5 @@
+//! What layers with state by key have in common: their builder, and the registry of their keys.
+
 use std::fmt::Debug;
 
 use super::{
@@ -23,7 +25,7 @@ pub struct KeyedBuilder<R, C = ByError> {
     pub(crate) classifier: C,
 }
 
-/// The settings that only one layer has, of those that classify results.
+/// The own settings of a layer that classifies results.
 pub trait Classified: Default {
     /// Returns the keys of a layer for which none are set.
     fn keys() -> Keys {

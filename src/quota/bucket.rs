@@ -19,7 +19,7 @@ struct Turns {
     /// When the bucket is full again.
     full_at: u64,
     /// Turns that were given back before others that were not: the time of their units, by when the
-    /// bucket is full after them. Calls that wait take them.
+    /// bucket is full after them. Later calls take them.
     free: BTreeMap<u64, u64>,
 }
 

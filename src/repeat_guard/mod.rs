@@ -10,11 +10,11 @@
 //! - **It fails**: its tool and arguments are remembered for its caller, as a hash, with a hash of
 //!   the error. Only failures that are due to what was called count: those of the kinds
 //!   `InvalidInput`, `NotFound`, `Denied`, `Failed` and `Reported`, and answers that the
-//!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these. Timeouts, rate
-//!   limits, lost connections, 5xx and refusals of a layer that is full or has closed (a breaker, a
-//!   limit, a deadline) count neither way: the same call may well succeed later. A refusal because
-//!   of the call itself does count: wrong arguments (`validate`), an unknown name (a router), a
-//!   tool that is denied (`policy`).
+//!   [classifier](RepeatGuardBuilder::with_classifier) takes for one of these; it is asked about
+//!   answers alone. Timeouts, rate limits, lost connections, 5xx and refusals of a layer that is
+//!   full or has closed (a breaker, a limit, a deadline) count neither way: the same call may well
+//!   succeed later. A refusal because of the call itself does count: wrong arguments (`validate`),
+//!   an unknown name (a router), a tool that is denied (`policy`).
 //! - **It succeeds**: its failures are forgotten. If that is news, because its last end or its last
 //!   answer was another one, or is not remembered, all other calls of the caller are counted anew:
 //!   an edit between two runs of the same tests may have changed what the tests say. A success that

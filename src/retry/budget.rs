@@ -244,7 +244,6 @@ impl Windows {
             // for longer than two windows.
             Some((since, ended)) if now.saturating_duration_since(since) < 2 * WINDOW => {
                 self.before = ended;
-                let calls = calls.max(ended.calls);
                 self.present = Some((since + WINDOW, Window { calls, retries: 0 }));
             }
             Some(_) | None => {

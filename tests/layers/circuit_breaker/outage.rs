@@ -1,6 +1,6 @@
 //! D2, D3: failures with one outage, which a tool service of any author names.
 
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 use tower_toolcall::{
     ErrorKind, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
@@ -40,6 +40,18 @@ async fn an_outage_without_an_end_has_the_open_period() {
     advance(secs(60)).await;
     assert!(rig.reaches(lost(&outage)).await, "it is not the probe");
     assert_eq!(rig.breaker().snapshot().retry_after, Some(secs(60)));
+}
+
+/// X6: lists that leave out refused tools change when the tool service connects again.
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_is_over_has_no_later_end() {
+    let (rig, outage) = (of_one_failure(), Outage::new());
+    let begun = Instant::now();
+    outage.retry_after(secs(2));
+    rig.ask(lost(&outage)).await.unwrap_err();
+    assert_eq!(rig.handle.next_period_end(begun), Some(begun + secs(2)));
+    outage.end();
+    assert_eq!(rig.handle.next_period_end(begun), None);
 }
 
 #[tokio::test(start_paused = true)]

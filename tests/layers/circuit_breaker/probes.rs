@@ -128,6 +128,8 @@ async fn an_end_of_a_probe_wakes_the_calls_that_wait() {
         if polled {
             assert_pending!(waits.poll());
             rig.handle.breaker(&tool("other")).force_open();
+            // Neither does a call that is refused.
+            assert!(rig.breaker().admit().is_err());
             assert!(!waits.is_woken());
         }
         match succeeds {
