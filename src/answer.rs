@@ -265,8 +265,9 @@ impl fmt::Debug for Answer<'_> {
 ///
 /// # Errors
 ///
-/// If it has more than `max` bytes ([`is_io`](serde_json::Error::is_io)), cannot be
-/// written as JSON, or has more levels than parsers take.
+/// If it has more than `max` bytes ([`is_io`](serde_json::Error::is_io)), cannot be written as
+/// JSON, or has more levels than parsers take. Make an error of your own of it: `?` would take it
+/// for an error in the arguments of a call.
 pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Result<u64> {
     json_size(value, max, <[u8]>::len)
 }

@@ -30,7 +30,7 @@ impl Claim {
     }
 }
 
-// The claims of an attempt share a byte with the facts that those who repeat a call note.
+// The claims of an attempt share a byte with the facts that layers note which repeat a call.
 
 /// All attempts share the recording, which was begun by the layer that repeats the call.
 pub(super) const KEYED: u8 = 1 << 5;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::AtomicU8};
 
 use http::Extensions;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -42,9 +42,15 @@ pub const MAX_JOB_BYTES: usize = 4096;
 /// assert_eq!(again.job(), Some(job));
 /// # Ok::<_, tower_toolcall::AnyError>(())
 /// ```
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Data")]
 pub struct JobRef(Arc<Data>);
+
+impl Serialize for JobRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
 
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,8 +34,8 @@ impl Listeners {
     }
 
     pub(super) fn remove(&self, place: u8) {
-        if let Some(place) = lock(&self.places).get_mut(usize::from(place)) {
-            *place = None;
+        let mut places = lock(&self.places);
+        if let Some(Some(_)) = places.get_mut(usize::from(place)).map(Option::take) {
             self.present.fetch_sub(1, Relaxed);
         }
     }
@@ -43,7 +43,8 @@ impl Listeners {
     #[inline]
     pub(super) fn clear(&self) {
         if self.present.load(Relaxed) > 0 {
-            *lock(&self.places) = Places::default();
+            let mut places = lock(&self.places);
+            *places = Places::default();
             self.present.store(0, Relaxed);
         }
     }

@@ -10,12 +10,11 @@ mod grpc;
 mod phrases;
 mod status;
 
+use std::sync::LazyLock;
+
 use http::StatusCode;
 
-use self::{
-    phrases::{PHRASES, Phrase},
-    status::status,
-};
+use self::{phrases::PHRASES, status::status};
 use super::ErrorKind;
 use crate::{hint, text::with_buffer};
 
@@ -23,7 +22,7 @@ use crate::{hint, text::with_buffer};
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     with_buffer(|words| {
         normalise(text, words);
-        if words.contains(" message larger than ") {
+        if starts(words).any(|at| begins(&words[at..], "message larger than ")) {
             return None;
         }
         if let Some(known) = grpc::classify(text) {
@@ -127,15 +126,28 @@ fn normalise(text: &str, out: &mut String) {
     mark(out, "");
 }
 
+/// The places of the phrases that begin with each letter.
+static BY_LETTER: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
+    let of_letter = |letter| {
+        let begins = |place: &usize| PHRASES[*place].0.as_bytes()[0] == letter;
+        (0..PHRASES.len()).filter(begins).collect()
+    };
+    (b'a'..=b'z').map(of_letter).collect()
+});
+
 /// The first phrase of the list that is in the text as whole words and is meant.
 fn first_meant(words: &str) -> Option<ErrorKind> {
     let mut best = PHRASES.len();
     for at in starts(words) {
-        let stands_here = |(phrase, _): &Phrase| {
+        let letter = words.as_bytes()[at].wrapping_sub(b'a');
+        let places = BY_LETTER.get(usize::from(letter)).map_or(&[][..], |it| it);
+        let stands_here = |place: &&usize| {
+            let phrase = PHRASES[**place].0;
             stands_at(words, at, phrase)
                 && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
         };
-        best = PHRASES[..best].iter().position(stands_here).unwrap_or(best);
+        let mut better = places.iter().take_while(|place| **place < best);
+        best = better.find(stands_here).copied().unwrap_or(best);
     }
     PHRASES.get(best).map(|(_, kind)| *kind)
 }

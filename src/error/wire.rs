@@ -39,7 +39,7 @@ impl Serialize for ToolError {
             ("details", self.details().map(|details| json!(details))),
         ];
         let known = fields.into_iter().filter(|(_, value)| value.is_some());
-        serializer.collect_map(known)
+        serializer.collect_map(known.collect::<Vec<_>>())
     }
 }
 

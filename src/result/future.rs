@@ -101,7 +101,7 @@ impl Pending {
         &self.below
     }
 
-    /// The call has ended. Called once; a second result would know nothing of the call.
+    /// The call has ended. Called once; a second result may have the figures of a later call.
     #[inline]
     pub fn settle<Res, C>(
         &mut self,

@@ -1,4 +1,4 @@
-use std::{iter::Enumerate, slice};
+use std::{iter::Enumerate, slice, str::FromStr};
 
 use serde::{
     Deserializer,
@@ -110,12 +110,18 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
 /// A key.
 struct Key<'de>(&'de str);
 
-impl Key<'_> {
+impl<'de> Key<'de> {
     /// The number that the key is, written as JSON writes numbers.
     fn number(&self) -> Option<Number> {
         let is_bare = self.0.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             && self.0.ends_with(|c: char| c.is_ascii_digit());
         serde_json::from_str(self.0).ok().filter(|_| is_bare)
+    }
+
+    /// The integer of 128 bits that the key is: no JSON number holds all of them.
+    fn wide<T: FromStr>(&self, visitor: &impl Visitor<'de>) -> Result<T, Mismatch> {
+        let n = self.number().and_then(|_| self.0.parse().ok());
+        n.ok_or_else(|| not_one(visitor))
     }
 }
 
@@ -149,6 +155,16 @@ impl<'de> Deserializer<'de> for Key<'de> {
         }
     }
 
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        let n = self.wide(&visitor)?;
+        visitor.visit_i128(n)
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        let n = self.wide(&visitor)?;
+        visitor.visit_u128(n)
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         visitor.visit_some(self)
     }
@@ -171,8 +187,8 @@ impl<'de> Deserializer<'de> for Key<'de> {
     }
 
     read_numbers! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
         deserialize_f32 deserialize_f64
     }
 
