@@ -93,6 +93,7 @@ fn wild() -> Expect {
         InvalidInput: Invalid arguments for tool search
         InvalidInput: Error code: 400 - invalid_request_error
         # Numbers that are no status.
+        Failed: rpc error: code = ResourceExhausted desc = MessageLargerThanMax
         Failed: took 4290 ms
         Failed: took 429 ms
         Failed: user 401k plan
