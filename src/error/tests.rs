@@ -92,8 +92,9 @@ fn wild() -> Expect {
         InvalidInput: 1 validation error for WeatherArgs
         InvalidInput: Invalid arguments for tool search
         InvalidInput: Error code: 400 - invalid_request_error
-        # Numbers that are no status.
+        # A size that is too large stays so.
         Failed: rpc error: code = ResourceExhausted desc = MessageLargerThanMax
+        # Numbers that are no status.
         Failed: took 4290 ms
         Failed: took 429 ms
         Failed: user 401k plan
