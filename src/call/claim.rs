@@ -77,8 +77,8 @@ impl ToolCall {
         self.claims.load(Relaxed) & bit != 0
     }
 
-    /// Notes that an earlier attempt may have run. The layer that sends this one takes its refusal
-    /// for no proof that the tool did not.
+    /// Notes that an earlier attempt may have run. If this attempt is refused, that does not prove
+    /// that the tool never ran.
     pub(crate) fn set_ambiguous(&self) {
         self.claims.fetch_or(AMBIGUOUS, Relaxed);
     }

@@ -116,7 +116,7 @@ impl ToolCall {
         shared.store(self.limit_ms, Relaxed);
     }
 
-    /// Keeps a reserve from the deadline for its owner; what is spent of it at `now` is spent.
+    /// Moves the deadline earlier by `reserve`, but not before `now`.
     pub(crate) fn reserve(&mut self, reserve: Duration, now: Instant) {
         let Some(at) = self.deadline else { return };
         let reserve = reserve.min(self.data.max_reserve);
@@ -131,7 +131,8 @@ impl ToolCall {
         self.is_reserved = true;
     }
 
-    /// Returns whether the reserve is kept already. True once: the next deadline is another.
+    /// Returns whether the reserve is kept already. At most once per deadline: this call clears the
+    /// flag.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> bool {
         std::mem::take(&mut self.is_reserved)

@@ -20,8 +20,8 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Adds a listener. Returns its place, or one that does not exist if the listener was there;
-    /// `None` if there is no place.
+    /// Adds a listener. Returns its place; `u8::MAX`, which is never a place, if the listener was
+    /// there; `None` if all places are taken.
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
         let mut places = lock(&self.places);
         if places.iter().flatten().any(|it| it.ptr_eq(listen)) {

@@ -491,8 +491,8 @@ impl ToolCall {
     /// Returns a clone that does not mark an observed call as copied. For code that only reads the
     /// copy, and for layers that report each end of an attempt.
     ///
-    /// Of a call that was [cloned](Self#impl-Clone-for-ToolCall), a drop is no proof that nothing
-    /// was sent. A copy that is sent needs that mark, so send a clone.
+    /// To send a second call, [clone](Self#impl-Clone-for-ToolCall) it: a clone marks that the drop
+    /// of one of them does not prove that nothing was sent.
     // Field by field: the derived clone is stored in narrower pieces than it is loaded in next.
     #[inline]
     pub(crate) fn copy(&self) -> Self {

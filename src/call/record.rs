@@ -254,8 +254,8 @@ impl Record {
         self.dispatched.store(true, Relaxed);
     }
 
-    /// The first ones stay: those of the outermost layer, and not of another stack to which the
-    /// tool sends its call on. Secrets are added.
+    /// Keeps the first rules of a recording, those of the outermost layer. Later ones may be from
+    /// another stack that the tool calls: only their secrets are added.
     pub(super) fn set_rules(&self, rules: Rules) {
         let recording = self.recording();
         self.put(|rare| {

@@ -8,7 +8,7 @@ impl ToolCall {
         self.begin_attempt(self.attempt().saturating_add(1));
     }
 
-    /// The same where others have made some of them.
+    /// Begins attempt `n`; another layer has made those before it.
     pub(crate) fn begin_attempt(&mut self, n: u32) {
         self.attempt = u16::try_from(n).unwrap_or(u16::MAX);
         self.record(|r| r.begin_attempt(self.attempt.into()));

@@ -30,8 +30,8 @@ impl Way {
         self.0.load(Relaxed) & bits != 0
     }
 
-    /// Forgets where an earlier call was. Returns false for a clone that is held: its hold comes
-    /// before this, or sees that the record is in use.
+    /// Forgets where an earlier call was. Returns false if another clone holds this record. A hold
+    /// that begins at the same moment sees that the record is in use.
     #[inline]
     pub(super) fn forget(&self) -> bool {
         let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
@@ -80,8 +80,8 @@ impl CallInfo {
     }
 
     /// Marks that a layer holds the call back, until it [releases](Held::release) it: an observer
-    /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run
-    /// together share it, but for a clone that is observed alone.
+    /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run at
+    /// the same time share the mark, unless a clone has a recording of its own.
     pub(crate) fn hold(self) -> Held {
         if !self.is_free() {
             return Held(None);

@@ -17,9 +17,9 @@ use crate::{
 /// It does not implement [`std::error::Error`], as otherwise it could not be made from all types
 /// that do. So it becomes no `BoxError` by `?`, and tower's own layers that ask for one
 /// (`load_shed`, `buffer`, `timeout`) go above a
-/// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Of an
-/// `anyhow::Error` that becomes an `AnyError` by `?` the outermost type is lost, and its text
-/// stays: functions that use `anyhow` return `anyhow::Error` itself (feature `anyhow`).
+/// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Do not make
+/// one of an `anyhow::Error` by `?`, which loses the outermost type: functions that use `anyhow`
+/// return `anyhow::Error` itself (feature `anyhow`).
 ///
 /// What becomes of the error is the same as with [`ToolError::from_box`].
 ///

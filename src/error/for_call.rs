@@ -19,9 +19,9 @@ impl ToolError {
     /// Its texts are redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of
     /// its own.
     ///
-    /// The error of a call with another id, or without ids of a tool of another name, was met while
-    /// this one ran: for this one it is only [inferred](Evidence::Inferred), and that the other one
-    /// had not started becomes [`Execution::Unknown`].
+    /// An error belongs to another call if the ids differ or, without ids, the names of the tools.
+    /// For this call it is only [inferred](Evidence::Inferred), and that the other one had not
+    /// started becomes [`Execution::Unknown`].
     ///
     /// If the call is marked [`Unsafe`](crate::ReplaySafety::Unsafe) and may have run, the error is
     /// [not retryable](Self::is_retryable) any more.
@@ -149,7 +149,8 @@ impl ToolError {
                     // Set as it is, and redacted where it is written.
                     Some(ForModel::Text(_)) | None => {}
                 }
-                // They are redacted when they are read, by the last rules alone.
+                // Details are redacted when they are read, by the last rules alone: apply the
+                // earlier rules now.
                 more.details = redacted(&e.rules, &more.details);
             }
             e.rules = rules.clone();

@@ -108,8 +108,8 @@ pub(crate) fn is_refusal(error: &(dyn StdError + 'static)) -> bool {
 /// Takes the addresses of servers, which may be secrets, out of a text that was made of an error
 /// that is known by its type.
 ///
-/// For [`KnownErrors::without_address`] of an error that wraps one of another crate, and does not
-/// name it as its source.
+/// Call it in your own [`KnownErrors::without_address`] for an error that wraps one of another
+/// crate but does not return it from `source`.
 pub fn without_address(text: String, error: &(dyn StdError + 'static)) -> String {
     known().fold(text, |text, known| known.without_address(text, error))
 }

@@ -13,7 +13,7 @@ pub(super) const MAX: usize = 200;
 /// The longest name that is shown.
 const MAX_NAME: usize = 64;
 
-/// The same where others are named too: the rest belongs to those that exist.
+/// The longest asked name that a text with suggestions shows: they need the rest of the room.
 const MAX_ASKED: usize = 40;
 
 /// The longest reason that another text quotes.

@@ -29,9 +29,9 @@
 //! | of a leaf that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
 //! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
 //!
-//! Our own error is taken as it is where the tool returns it directly. Below context that the tool
-//! has put above it, it was one step of several: its kind is kept, but what it proves holds for
-//! that step only, and not for the tool.
+//! Our own error is taken as it is where the tool returns it directly. If the tool has wrapped it
+//! in context of its own, it describes one step of the tool's work: its kind is kept, but what it
+//! proves holds for that step only.
 //!
 //! Lost connections of reqwest are known with the feature `reqwest`, those of hyper and hyper-util
 //! with `hyper`. Without it they are only inferred.
@@ -433,8 +433,7 @@ impl ToolError {
             && !(overloaded && replay == ReplaySafety::Unsafe)
     }
 
-    /// The error of a call whose next attempt this side refused: what the tool said last, with the
-    /// refusal beside it.
+    /// Adds the refusal of the next attempt, its code and delay, to the last error of the tool.
     pub(crate) fn before(self, refusal: &Self) -> Self {
         let error = self.with_detail("refused", refusal.code());
         match (error.retry_after(), refusal.retry_after()) {
@@ -610,9 +609,9 @@ impl ToolError {
         self.retry_after().filter(|_| fails && is_seen)
     }
 
-    /// Returns whether it is the answer of a tool that is alive to a call that asks for the wrong
-    /// thing. A denial is none: credentials are checked in front of the tool. Nor is what a text
-    /// alone tells.
+    /// Returns whether the tool is alive and has rejected this request, as input that is not valid.
+    /// A denial does not count, because credentials are checked in front of the tool. Neither does
+    /// a guess from a text.
     pub(crate) fn is_an_answer(&self) -> bool {
         use ErrorKind::{InvalidInput, NotFound, Reported};
         let refused = || self.status().is_some_and(|status| status.is_client_error());

@@ -192,8 +192,8 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
     *text = links(error).fold(mem::take(text), without_address);
 }
 
-/// Returns the error that the first link of a chain means which is known by its type, as a tool
-/// service meets it on its own connection; `None` if none is known.
+/// Converts the first link of an error's chain whose type is known. The result is as strong as if a
+/// tool service had met it on its own connection. `None` if no type is known.
 ///
 /// For [`KnownErrors::cause`](super::KnownErrors::cause) of an error that wraps one of another
 /// crate. The message may be empty: the caller has the texts of the chain.

@@ -61,8 +61,8 @@ fn asks_for_patience(text: &str, words: &str) -> bool {
         })
 }
 
-/// What stands between words. Inside an identifier it is `_` if that begins in lower case, as
-/// variables and flags do, and else `-`.
+/// The blanks between words. The words of an identifier are joined by `_` if it begins in lower
+/// case, as a variable or a flag, and by `-` if not, as a type.
 const BLANKS: [char; 3] = [' ', '_', '-'];
 
 /// Lower case, words split where CamelCase, `_`, `-` and other marks split them, one blank between

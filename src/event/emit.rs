@@ -106,8 +106,8 @@ pub(super) const MAX_NAME: usize = 64;
 /// The most characters of an event in a text log, where it has not all its fields.
 const MAX_LINE: usize = 200;
 
-/// Returns how many of them time, level, spans and target take, as `tracing_subscriber::fmt` writes
-/// them.
+/// Returns how many characters time, level, spans and target take, as `tracing_subscriber::fmt`
+/// writes them.
 fn head() -> usize {
     const HEAD: usize = "2026-11-27T00:22:11.418034Z  INFO tower_toolcall: ".len();
     const CALL: usize = names::span::CALL.len() + ": ".len();

@@ -3,8 +3,8 @@
 /// Whether a subscriber listens to events or spans of ours at a level: `EVENT DEBUG`. If only some
 /// of its layers do, or a filter decides each time, it does.
 ///
-/// `tracing::enabled!` would leave its answer with the filters of layers, which take it for that to
-/// the next event: a layer at INFO beside one at DEBUG would miss that event.
+/// `tracing::enabled!` stores its answer in the filters of layers, which then take it for the
+/// answer to the next event: a layer at INFO beside one at DEBUG would miss that event.
 macro_rules! heard {
     ($kind:ident $level:ident) => {{
         use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};

@@ -19,8 +19,8 @@ pub trait Listen: Send + Sync {
     fn on(&self, event: &Event<'_>);
 
     /// Returns whether this listener passes its events on to one that is [on a
-    /// call](crate::Observation::listen). Then that one is not called a second time where both are
-    /// to receive an event. Default: `false`; an `Arc` is the same listener as its clones.
+    /// call](crate::Observation::listen). If it does, `other` does not get the same event a second
+    /// time. Default: `false`; an `Arc` is the same listener as its clones.
     fn includes(&self, other: &Weak<dyn Listen>) -> bool {
         let _ = other;
         false
@@ -91,7 +91,8 @@ impl Audience {
                 }
             }
         }
-        // Those of the call stay: no other listener can have an address that is part of `last`.
+        // Listeners of the present call stay: `last` is a hash of their addresses, and an address
+        // that is free could be used again.
         met.truncate(REMEMBERED);
         new
     }
@@ -128,8 +129,8 @@ impl Listener {
         self.tell_with(None, true, event);
     }
 
-    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above`
-    /// those of the call do not get it: the layers above see the end of the call themselves.
+    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above` the
+    /// listeners of the call are left out: the layers above report this end themselves.
     pub(crate) fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
         event.trace();
         let own = self.0.as_deref();

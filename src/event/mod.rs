@@ -235,7 +235,7 @@ pub enum Event<'a> {
     },
     /// A token was requested for a call, with or without success. Only the
     /// [listeners](crate::Observation::listen) of the call receive it; no event is emitted. It is
-    /// of each attempt that needs one, one that finds a token included.
+    /// sent for each attempt that needs a token, also if a kept one is used.
     #[non_exhaustive]
     Token {
         /// The call.

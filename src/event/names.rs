@@ -19,7 +19,7 @@ pub mod event {
     pub const POLICY: &str = "tool.policy";
     /// A call's attempts are used up. ERROR.
     pub const EXHAUSTED: &str = "tool.exhausted";
-    /// A call, or what was left of its time, ran out of time. WARN.
+    /// A call met its timeout or its deadline. WARN.
     pub const TIMEOUT: &str = "tool.timeout";
     /// A call took more than its fraction of the timeout; it may have succeeded. WARN.
     pub const SLOW: &str = "tool.slow";

@@ -13,8 +13,8 @@
 //! When the map is full, a new key takes the place of one that is not in use. Of the oldest keys,
 //! the first goes that was not used since the last look and has no state to lose. If all of them
 //! must stay, the new key shares one overflow entry. An eviction removes the key from all lanes
-//! first. If it was in use or has to stay after all, it remains in the map. So a value is never
-//! evicted while a call has it, and not after a call has made it one to keep.
+//! first. If it was in use or has to stay after all, it remains in the map. So a value is not
+//! evicted while a call holds it, nor once it has to stay.
 //!
 //! Where names come from untrusted callers, a key is *known* once a call with it has succeeded, or
 //! because it was declared ([`Registry::declare`]). Keys that are not known have half of the places
@@ -54,17 +54,17 @@ pub(crate) trait Evict {
     /// Whether a key is known from the start, so that nothing has to [prove](Entry::prove) it.
     const IS_KNOWN: bool = true;
 
-    /// Returns how long the value has to stay. Called under the registry's locks, and only locks
-    /// that are not held while an entry is looked up may be taken.
+    /// Returns how long the value has to stay. Called under the registry's locks: it must not take
+    /// a lock that another thread may hold while it looks up an entry.
     fn keep(&self) -> Keep;
 }
 
 /// How long a value has to stay, from the first to go to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keep {
-    /// A state that is as good as new.
+    /// Nothing is lost with it.
     IfUsed,
-    /// A breaker that has counted failures: unless there are too many.
+    /// Some state is lost, such as counted failures: it goes if no key without state is left.
     IfPossible,
     /// An open breaker.
     Always,
@@ -79,7 +79,7 @@ const DECLARED: u8 = 2;
 /// How many keys are looked at for one to evict.
 const LOOKS: usize = 64;
 
-/// What [has to stay](Evict::keep) least, and was not used again.
+/// The rank that goes first: nothing [is lost](Evict::keep), and not used since the last look.
 const FIRST: (Keep, bool) = (Keep::IfUsed, false);
 
 /// How many keys that were proved in the overflow entry wait for a place at most.
@@ -294,7 +294,7 @@ struct Shared<V> {
     main: RwLock<Main<V>>,
     overflow: Arc<Entry<V>>,
     proofs: Arc<Proofs>,
-    /// The hash of the empty text, if that is no key.
+    /// The hash that a key function gives for an empty text, if that counts as no key.
     no_key: Option<u64>,
     max: usize,
     listener: Listener,
@@ -311,7 +311,7 @@ impl<V> Clone for Registry<V> {
     }
 }
 
-/// The map, for its own values: it is not kept by this.
+/// A weak handle, so that values can point to their map and do not keep it alive.
 #[derive(Debug)]
 pub(crate) struct WeakRegistry<V>(Weak<Shared<V>>);
 
@@ -429,8 +429,8 @@ impl<V: Evict> Registry<V> {
         inert.pass(listener, call, InertReason::NoKey, help);
     }
 
-    /// Returns the entry of the call's key, made by `make` if it is new, for code that names a key
-    /// itself: the key is known. It is not evicted while the entry is held.
+    /// Returns the entry of the call's key, made by `make` if it is new, and marks the key as
+    /// known. For handles. It is not evicted while the entry is held.
     pub(crate) fn get_known(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.key().hash(call);
         let entry = self.find(hash).unwrap_or_else(|| {
@@ -573,7 +573,7 @@ impl<V: Evict> Registry<V> {
         if evicted.is_some() || has_room(main) {
             return Ok(evicted);
         }
-        // For a key that is not known, no known one goes that has a state to lose.
+        // A key that is not known takes the place of a known one only if nothing is lost with that.
         let most = [Keep::IfUsed, Keep::IfPossible][usize::from(is_known)];
         let evicted = may_grow(main).then(|| self.evict(main, true, most));
         evicted.flatten().map(Some).ok_or(())
@@ -618,7 +618,7 @@ impl<V: Evict> Registry<V> {
             return false;
         }
         let is_idle = self.0.lanes.iter().all(|lane| lane.remove(node.hash))
-            // This one and that of the map.
+            // Those are this reference and that of the map.
             && Arc::strong_count(node) == 2;
         // What a call has done with the value before it dropped it is seen.
         fence(Acquire);

@@ -111,7 +111,7 @@ impl Counts {
         }
     }
 
-    /// Returns the label of a code that was counted before and is its own label.
+    /// Returns the label of a code that was counted before and needed no redaction.
     pub(super) fn label(&self, code: &str) -> Option<Arc<str>> {
         let (label, _) = self.codes.get_key_value(code)?;
         Some(Arc::clone(label))

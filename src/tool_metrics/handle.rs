@@ -34,8 +34,8 @@ const MOST_TOOLS: usize = 1 << 20;
 
 /// The counters of all layers that were made with it. Cheap to clone; clones share them.
 ///
-/// Its layer puts it on the record of each call, so it receives what the layers below report. A
-/// [listener](Listen) as well, for layers that no call with its layer passes; an event that reaches
+/// Its layer puts it on the record of each call, so it receives what the layers below report. It is
+/// also a [listener](Listen), for layers whose calls do not pass its layer; an event that reaches
 /// it both ways counts once. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct Metrics(pub(super) Arc<Inner>);

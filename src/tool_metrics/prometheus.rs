@@ -21,7 +21,7 @@ type Sample<'a> = (Vec<(&'a str, &'a str)>, u64);
 
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A name without a row has calls in flight and nothing else; it is no label yet.
+        // A row that is not known has calls in flight alone; they count for the row of all others.
         let all = || self.all.tools.iter();
         let tools = || all().filter(|(_, tool)| tool.is_known);
         let series: Vec<Series> = Series::all().collect();

@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// Returns the row that counts, as long as this one is not known.
+    /// Returns this row if it counts as known, else that of all others.
     fn or_other(&self, as_known: bool) -> &Self {
         match &self.other {
             Some(other) if !as_known => other,
@@ -107,7 +107,7 @@ impl Row {
         }
         let row = row.or_other(row.is_known());
         lock(&row.counts).add(series, 1);
-        // A row that has counted stays without it, and the event is not a call in flight.
+        // The row has counted, so it stays. The event is not a call in flight for sinks.
         drop(seat);
         row.tell(|sink| sink.happened(series));
     }

@@ -114,8 +114,8 @@ impl CallEnd<'_> {
         self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
-    /// The counters that it moves, and by how much. Calls instead of a loop: what is constant is
-    /// then known when this is compiled.
+    /// The counters that it moves, and by how much. Unrolled, so that the compiler folds what is
+    /// constant.
     #[inline]
     pub(crate) fn each_count(&self, mut count: impl FnMut(Series, u64)) {
         let failed_as = |kind| u64::from(self.failure == Some(kind));

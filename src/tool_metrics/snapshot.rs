@@ -145,7 +145,8 @@ pub struct Stats {
 }
 
 /// How long calls took, however they ended; without those that this side refused (no time left,
-/// circuit open, overloaded). Of percentiles, the largest value that is as good as the true one.
+/// circuit open, overloaded). Percentiles are rounded up to the end of their bucket of the
+/// histogram.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Latency {
