@@ -184,7 +184,7 @@ fn a_file_that_cannot_work_names_the_part() {
     refused(
         &profile("headers_template", json!("no JSON")),
         "headers_template",
-        "no JSON",
+        "not a JSON",
     );
     refused(
         &profile("headers_template", json!({ "Content-Type": "text/xml" })),
