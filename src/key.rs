@@ -103,7 +103,16 @@ impl Key {
 
     /// The hash of the call's key under this rule. It stands for the key: nobody can choose names
     /// for their hashes, so of a million keys two are taken for one once in 40 million processes.
+    #[inline]
     pub(crate) fn hash(&self, call: &CallInfo) -> u64 {
+        match self {
+            Self::Tool => call.tool_hash(),
+            _ => self.other_hash(call),
+        }
+    }
+
+    #[inline(never)]
+    fn other_hash(&self, call: &CallInfo) -> u64 {
         match self {
             Self::Tool => call.tool_hash(),
             Self::Server if call.server().is_none() => call.tool_hash(),

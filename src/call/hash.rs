@@ -2,33 +2,61 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::{LazyLock, OnceLock},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// The hash of (server, name) and that of the server alone: which of them is needed depends on the
-/// [`Key`](crate::Key) of a layer. Each is made when a keyed layer first asks.
+/// [`Key`](crate::Key) of a layer.
 #[derive(Clone, Default)]
 pub(super) struct Hashes {
-    tool: OnceLock<u64>,
-    server: OnceLock<u64>,
+    tool: Hash,
+    server: Hash,
 }
 
 impl Hashes {
     #[inline]
     pub(super) fn tool(&self, server: Option<&str>, tool: Option<&str>) -> u64 {
-        *self.tool.get_or_init(|| hash_of(server, tool))
+        self.tool.get(|| hash_of(server, tool))
     }
 
     #[inline]
     pub(super) fn server(&self, server: Option<&str>) -> u64 {
-        *self.server.get_or_init(|| hash_of(server, None))
+        self.server.get(|| hash_of(server, None))
     }
 
     /// Takes over what another value of the same names has computed.
     pub(super) fn adopt(&self, known: &Self) {
-        if let Some(hash) = known.tool.get() {
-            let _ = self.tool.set(*hash);
+        let hash = known.tool.0.load(Relaxed);
+        if hash != 0 {
+            self.tool.0.store(hash, Relaxed);
         }
+    }
+}
+
+/// A hash that is made when a keyed layer first asks; 0 until then.
+#[derive(Default)]
+struct Hash(AtomicU64);
+
+impl Hash {
+    #[inline]
+    fn get(&self, make: impl FnOnce() -> u64) -> u64 {
+        match self.0.load(Relaxed) {
+            0 => {
+                let hash = make();
+                self.0.store(hash, Relaxed);
+                hash
+            }
+            hash => hash,
+        }
+    }
+}
+
+impl Clone for Hash {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 
@@ -55,7 +83,7 @@ pub(crate) fn hash_of(server: Option<&str>, name: Option<&str>) -> u64 {
         }
     }
     hasher.write_word(lengths);
-    // 0 stands for "no subject".
+    // 0 is kept for "not made yet".
     hasher.finish().max(1)
 }
 
@@ -106,9 +134,7 @@ impl SipHash {
             self.write_word(u64::from_le_bytes(*word));
         }
         if !rest.is_empty() {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.write_word(u64::from_le_bytes(word));
+            self.write_word(last(rest));
         }
     }
 
@@ -119,6 +145,24 @@ impl SipHash {
             self.round();
         }
         self.v0 ^ self.v1 ^ self.v2 ^ self.v3
+    }
+}
+
+/// A word of less than eight bytes: four of them, two and one, as far as there are.
+#[inline(always)]
+fn last(mut bytes: &[u8]) -> u64 {
+    let (mut word, mut bits) = (0, 0);
+    if let Some((four, rest)) = bytes.split_first_chunk() {
+        word = u64::from(u32::from_le_bytes(*four));
+        (bytes, bits) = (rest, 32);
+    }
+    if let Some((two, rest)) = bytes.split_first_chunk() {
+        word |= u64::from(u16::from_le_bytes(*two)) << bits;
+        (bytes, bits) = (rest, bits + 16);
+    }
+    match bytes {
+        [one, ..] => word | u64::from(*one) << bits,
+        [] => word,
     }
 }
 

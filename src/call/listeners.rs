@@ -1,6 +1,6 @@
 use std::sync::{
     Mutex, Weak,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use crate::event::Listen;
@@ -12,59 +12,69 @@ const MAX_LISTENERS: usize = 4;
 type Places = [Option<Weak<dyn Listen>>; MAX_LISTENERS];
 
 /// The listeners on the record of a call.
+///
+/// A listener receives events while its bit is set. Its place then keeps it, until another listener
+/// needs the place.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     places: Mutex<Places>,
-    /// How many there are. Most calls have none, and take no lock.
-    present: AtomicUsize,
+    present: AtomicU8,
 }
 
 impl Listeners {
-    /// Adds a listener. Returns its place; `u8::MAX`, which is never a place, if the listener was
-    /// there; `None` if all places are taken.
+    /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
+    #[inline]
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
         let mut places = lock(&self.places);
-        if places.iter().flatten().any(|it| it.ptr_eq(listen)) {
-            return Some(u8::MAX);
+        let present = self.present.load(Relaxed);
+        let is_it =
+            |place: &Option<Weak<dyn Listen>>| place.as_ref().is_some_and(|it| it.ptr_eq(listen));
+        let is_free = |n: &usize| present & 1 << *n == 0;
+        let kept = places.iter().position(is_it);
+        let n = kept.or_else(|| (0..MAX_LISTENERS).find(is_free))?;
+        if kept.is_none() {
+            places[n] = Some(Weak::clone(listen));
         }
-        let n = places.iter().position(Option::is_none)?;
-        places[n] = Some(Weak::clone(listen));
-        self.present.fetch_add(1, Relaxed);
-        u8::try_from(n).ok()
+        let bit = 1 << n;
+        Some(bit & !self.present.fetch_or(bit, Relaxed))
     }
 
-    pub(super) fn remove(&self, place: u8) {
-        let mut places = lock(&self.places);
-        if let Some(Some(_)) = places.get_mut(usize::from(place)).map(Option::take) {
-            self.present.fetch_sub(1, Relaxed);
-        }
+    #[inline]
+    pub(super) fn remove(&self, bit: u8) {
+        self.present.fetch_and(!bit, Relaxed);
     }
 
     #[inline]
     pub(super) fn clear(&self) {
-        if self.present.load(Relaxed) > 0 {
-            let mut places = lock(&self.places);
-            *places = Places::default();
-            self.present.store(0, Relaxed);
-        }
+        self.present.store(0, Relaxed);
     }
 
     /// Returns a fingerprint of the listeners that are present; 0 for none.
     #[inline]
     pub(crate) fn together(&self) -> usize {
-        if self.present.load(Relaxed) == 0 {
-            return 0;
+        match self.present.load(Relaxed) {
+            0 => 0,
+            present => of(&lock(&self.places), present)
+                .fold(0, |all, listen| all.rotate_left(1) ^ listen.as_ptr().addr()),
         }
-        let places = lock(&self.places);
-        let addresses = places.iter().flatten().map(|it| it.as_ptr().addr());
-        addresses.fold(0, |all, address| all.rotate_left(1) ^ address)
     }
 
     /// Copies the listeners that are present, so that none of them runs under the lock.
     pub(crate) fn copies(&self) -> [Option<Weak<dyn Listen>>; MAX_LISTENERS] {
-        match self.present.load(Relaxed) {
-            0 => Places::default(),
-            _ => lock(&self.places).clone(),
+        let mut copies = Places::default();
+        let present = self.present.load(Relaxed);
+        if present != 0 {
+            for (copy, listen) in copies.iter_mut().zip(of(&lock(&self.places), present)) {
+                *copy = Some(Weak::clone(listen));
+            }
         }
+        copies
     }
+}
+
+#[inline]
+fn of(places: &Places, present: u8) -> impl Iterator<Item = &Weak<dyn Listen>> {
+    let is_present = move |n: &usize| present & 1 << *n != 0;
+    let places = (0..MAX_LISTENERS).filter(is_present).map(|n| &places[n]);
+    places.flatten()
 }

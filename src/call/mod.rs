@@ -67,7 +67,12 @@ pub use self::{
     record::{IdempotencyKey, Record},
     secret::{Secret, UpstreamToken},
 };
-pub(crate) use self::{principal::Whose, record::nanos, way::Held};
+pub(crate) use self::{
+    observation::Recorded,
+    principal::Whose,
+    record::{known, nanos},
+    way::Held,
+};
 pub use crate::text::values::ValueCounter;
 
 /// A tool name longer than this many bytes is refused by [`ToolCall::check`].

@@ -1,10 +1,9 @@
 use std::{
-    mem,
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use super::{CallInfo, Record, record::known};
+use super::{CallInfo, Record, known};
 use crate::{error::ToolError, event::Listen, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
@@ -13,12 +12,12 @@ use crate::{error::ToolError, event::Listen, redact::Rules};
 /// call; layers nest, so in a stack that does not happen.
 #[must_use]
 pub struct Observation {
-    /// The call, which has the record.
-    call: CallInfo,
+    /// The call, which has the record. There until it is taken out at the end.
+    call: Option<CallInfo>,
     owner: bool,
     /// Which attempt is the first one that passes this observer.
     first: u16,
-    /// The place of its listener on the record.
+    /// The bit of its listener on the record.
     listener: Option<u8>,
 }
 
@@ -27,7 +26,7 @@ impl Observation {
     pub(super) fn new(call: CallInfo, owner: bool, first: u16) -> Self {
         call.observed().observed.store(true, Relaxed);
         Self {
-            call,
+            call: Some(call),
             owner,
             first,
             listener: None,
@@ -37,14 +36,18 @@ impl Observation {
     /// The call that is observed.
     #[inline]
     pub fn call(&self) -> &CallInfo {
-        &self.call
+        self.call.as_ref().expect("taken out at the end alone")
     }
 
     /// Takes over the redaction rules that a layer below has put on the call, unless the caller has
     /// put rules on it: so what it ended with is shown by them.
+    #[inline]
     pub(crate) fn adopt_rules(&mut self) {
-        if let Some(rules) = self.rules_below() {
-            self.call.set_rules(rules);
+        if self.record().has_rare.load(Relaxed)
+            && let Some(rules) = self.rules_below()
+            && let Some(call) = &mut self.call
+        {
+            call.set_rules(rules);
         }
     }
 
@@ -56,6 +59,22 @@ impl Observation {
             true => below.with_secrets_of(own),
             false => own.clone().with_secrets_of(&below),
         })
+    }
+
+    /// Hands the observation over. Nothing is left here.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            call: self.call.take(),
+            ..*self
+        }
+    }
+
+    /// The same, taken out. The observation ends.
+    #[inline]
+    pub(crate) fn take_call(&mut self) -> CallInfo {
+        self.end();
+        self.call.take().expect("taken out here alone")
     }
 
     /// Puts a listener on the call: until this observation ends, every layer below gives it the
@@ -117,14 +136,29 @@ impl Observation {
         self.call().observed()
     }
 
-    /// Ends the observation before it is dropped.
+    /// A copy of the record's figures.
     #[inline]
-    pub(crate) fn end(&mut self) {
-        if let Some(place) = self.listener.take() {
-            self.call.record(|record| record.listeners.remove(place));
+    pub(crate) fn recorded(&self) -> Recorded {
+        let record = self.record();
+        Recorded {
+            timeout: record.timeout.load(Relaxed),
+            configured_timeout: record.configured.load(Relaxed),
+            output_bytes: record.output_bytes.load(Relaxed),
+            waited_nanos: record.waited_nanos.load(Relaxed),
+            max_attempts: record.max_attempts.load(Relaxed),
+            refusals: record.refusals.load(Relaxed),
+            slow: record.slow.load(Relaxed),
         }
-        if mem::take(&mut self.owner) {
-            self.record().end(self.call.recording);
+    }
+
+    #[inline]
+    fn end(&self) {
+        let Some(call) = &self.call else { return };
+        if let Some(bit) = self.listener {
+            call.record(|record| record.listeners.remove(bit));
+        }
+        if self.owner {
+            call.observed().end(call.recording);
         }
     }
 
@@ -134,16 +168,22 @@ impl Observation {
     /// has got. 0 for a call that was only refused, or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
         let is_reused = self.is_reused();
-        let is_ours = |e: &&ToolError| e.tool().is_none_or(|tool| tool == self.call().tool());
-        // A layer that repeats calls says so in the error.
-        let said = error.filter(is_ours).and_then(ToolError::attempts);
-        let is_unsent = match error {
-            Some(error) => error.is_own_refusal() || self.is_last_unsent(),
-            None => !is_reused && self.is_last_unsent(),
+        let sent = match error {
+            Some(error) => self.sent_before(error, self.attempts() - u32::from(is_reused)),
+            None => self.attempts() - u32::from(is_reused || self.is_last_unsent()),
         };
-        let others = u32::from(is_reused) + u32::from(is_unsent);
-        let sent = said.unwrap_or_else(|| self.attempts().saturating_sub(others));
         sent.saturating_sub(u32::from(self.first).saturating_sub(1))
+    }
+
+    /// A layer that repeats calls says so in the error.
+    #[cold]
+    fn sent_before(&self, error: &ToolError, begun: u32) -> u32 {
+        let is_ours = error.tool().is_none_or(|tool| tool == self.call().tool());
+        match error.attempts().filter(|_| is_ours) {
+            Some(said) => said,
+            None if error.is_own_refusal() || self.is_last_unsent() => begun.saturating_sub(1),
+            None => begun,
+        }
     }
 
     /// Returns whether the leaf has [said](Record::set_reported) that the answer is an error in the
@@ -228,6 +268,20 @@ impl Observation {
     }
 }
 
+/// The figures of a record at one moment, in the record's own units, as few of them are ever read.
+#[derive(Clone, Default)]
+pub(crate) struct Recorded {
+    /// One more than the number, or 0 if it is not [known], as the two below.
+    pub(crate) timeout: u64,
+    pub(crate) configured_timeout: u64,
+    pub(crate) output_bytes: u64,
+    pub(crate) waited_nanos: u64,
+    /// 0 if unknown.
+    pub(crate) max_attempts: u32,
+    pub(crate) refusals: u32,
+    pub(crate) slow: bool,
+}
+
 impl Drop for Observation {
     #[inline]
     fn drop(&mut self) {
@@ -236,5 +290,5 @@ impl Drop for Observation {
 }
 
 crate::text::debug_fields! {
-    {} |this| Observation { call, record: this.record(), .. }
+    {} |this| Observation { call, record: this.call.as_ref().map(CallInfo::observed), .. }
 }

@@ -62,7 +62,7 @@ pub struct Record {
     key: AtomicU64,
     rare: Mutex<Rare>,
     /// Something was put into `rare`. Most calls take no lock.
-    has_rare: AtomicBool,
+    pub(super) has_rare: AtomicBool,
 }
 
 /// A value of any type. It is cloned without a lock, because its `Clone` may use the record.
@@ -99,7 +99,7 @@ impl fmt::Display for IdempotencyKey {
 }
 
 /// Returns a number of a record that may not be known: it is one more, or 0.
-pub(super) fn known(number: u64) -> Option<u64> {
+pub(crate) fn known(number: u64) -> Option<u64> {
     number.checked_sub(1)
 }
 

@@ -96,12 +96,21 @@ impl Pending {
         }
     }
 
+    /// Hands over what is known. Nothing is left here.
+    #[inline]
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            since: self.since,
+            below: self.below.take(),
+        }
+    }
+
     /// The records of the layers below so far.
     pub fn observation(&self) -> &Observation {
         &self.below
     }
 
-    /// The call has ended. Called once; a second result may have the figures of a later call.
+    /// The call has ended. Called once; a second result would know nothing of the call.
     #[inline]
     pub fn settle<Res, C>(
         &mut self,
@@ -123,22 +132,21 @@ impl Pending {
             Err(error) => (None, Some(error)),
         };
         let mut duration = Instant::now().saturating_duration_since(self.since);
-        let mut metadata = Metadata::of(&self.below);
+        let mut below = self.below.recorded();
         let attempts = self.below.sent(error.as_ref());
         if data.is_none() {
             // The size is of an answer that is not handed on.
-            metadata.output_bytes = None;
+            below.output_bytes = 0;
         }
         let error = error.map(|error| self.failed(error, &mut duration, attempts));
-        self.below.end();
         ToolResult {
             data,
             about: About {
-                call: self.below.call().clone(),
+                call: self.below.take_call(),
                 error,
                 duration,
                 attempts,
-                metadata,
+                metadata: Metadata { below, extra: None },
             },
         }
     }

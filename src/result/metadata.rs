@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::call::Observation;
+use crate::call::{Recorded, known};
 
 /// What the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
 /// and values that the caller adds.
@@ -10,65 +10,46 @@ use crate::call::Observation;
 /// `Debug` shows how much the caller has added, not what.
 #[derive(Clone, Default)]
 pub struct Metadata {
-    pub(super) max_attempts: Option<u32>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) configured_timeout: Option<Duration>,
-    pub(super) slow: bool,
-    pub(super) waited: Duration,
-    pub(super) refused_retries: u32,
-    pub(super) output_bytes: Option<u64>,
+    pub(super) below: Recorded,
     /// Boxed, as few callers add anything.
     pub(super) extra: Option<Box<Map<String, Value>>>,
 }
 
 impl Metadata {
-    pub(super) fn of(below: &Observation) -> Self {
-        Self {
-            max_attempts: below.max_attempts(),
-            timeout: below.timeout(),
-            configured_timeout: below.configured_timeout(),
-            slow: below.is_slow(),
-            waited: below.waited(),
-            refused_retries: below.refusals(),
-            output_bytes: below.output_bytes(),
-            extra: None,
-        }
-    }
-
     /// How many attempts there might have been; none if no layer repeats calls.
     pub fn max_attempts(&self) -> Option<u32> {
-        self.max_attempts
+        Some(self.below.max_attempts).filter(|n| *n > 0)
     }
 
     /// The timeout in force at the last attempt.
     pub fn timeout(&self) -> Option<Duration> {
-        self.timeout
+        known(self.below.timeout).map(Duration::from_nanos)
     }
 
     /// The same as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        self.configured_timeout
+        known(self.below.configured_timeout).map(Duration::from_nanos)
     }
 
     /// Returns whether the call took more than its fraction of the timeout.
     pub fn is_slow(&self) -> bool {
-        self.slow
+        self.below.slow
     }
 
     /// Time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.below.waited_nanos)
     }
 
     /// Retries that were refused.
     pub fn refused_retries(&self) -> u32 {
-        self.refused_retries
+        self.below.refusals
     }
 
     /// How many bytes the answer has as JSON, if the tool or a layer has
     /// [said](crate::Record::set_output_bytes).
     pub fn output_bytes(&self) -> Option<u64> {
-        self.output_bytes
+        known(self.below.output_bytes)
     }
 
     /// The value that the caller has added under this key.
@@ -86,7 +67,13 @@ impl Metadata {
 
 crate::text::debug_fields! {
     {} |this| Metadata {
-        max_attempts, timeout, configured_timeout, slow, waited, refused_retries, output_bytes,
+        max_attempts: this.max_attempts(),
+        timeout: this.timeout(),
+        configured_timeout: this.configured_timeout(),
+        slow: this.is_slow(),
+        waited: this.waited(),
+        refused_retries: this.refused_retries(),
+        output_bytes: this.output_bytes(),
         extra: format_args!("{} keys", this.extra.as_ref().map_or(0, |extra| extra.len())),
     }
 }

@@ -40,11 +40,12 @@ where
 
     #[inline(never)]
     fn call(&mut self, mut call: ToolCall) -> Self::Future {
-        let (pending, classifier) = (Pending::begin(&mut call), self.classifier.clone());
+        let mut pending = Pending::begin(&mut call);
+        let classifier = &self.classifier;
         Repeated::send(&mut self.inner, call, Plain, false, |fut| ResponseFuture {
             fut,
-            pending,
-            classifier,
+            pending: pending.take(),
+            classifier: classifier.clone(),
         })
     }
 }

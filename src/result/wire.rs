@@ -11,7 +11,7 @@ use super::{
     tool_result::{About, Exposed, ToolResult},
 };
 use crate::{
-    call::ToolCall,
+    call::{Recorded, ToolCall, nanos},
     error::ToolError,
     event::{ms, transition::millis},
     text::{Short, limited::collect_for},
@@ -146,6 +146,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
         let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
             .map_err(|_| de::Error::custom("`duration_ms` is no duration"))?;
         let metadata = wire.metadata;
+        let or_unknown = |number: Option<u64>| number.map_or(0, |number| number.wrapping_add(1));
         let mut call = ToolCall::new(wire.tool);
         call.set_names([
             wire.server,
@@ -160,13 +161,15 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             duration,
             attempts: wire.attempts,
             metadata: Metadata {
-                max_attempts: metadata.max_attempts.filter(|n| *n > 0),
-                timeout: metadata.timeout_ms,
-                configured_timeout: metadata.configured_timeout_ms,
-                slow: metadata.slow,
-                waited: metadata.waited_ms.unwrap_or_default(),
-                refused_retries: metadata.refused_retries,
-                output_bytes: metadata.output_bytes,
+                below: Recorded {
+                    timeout: or_unknown(metadata.timeout_ms.map(nanos)),
+                    configured_timeout: or_unknown(metadata.configured_timeout_ms.map(nanos)),
+                    output_bytes: or_unknown(metadata.output_bytes),
+                    waited_nanos: metadata.waited_ms.map_or(0, nanos),
+                    max_attempts: metadata.max_attempts.unwrap_or(0),
+                    refusals: metadata.refused_retries,
+                    slow: metadata.slow,
+                },
                 extra: metadata.extra.filter(|m| !m.is_empty()).map(Box::new),
             },
         };
