@@ -126,28 +126,38 @@ fn normalise(text: &str, out: &mut String) {
     mark(out, "");
 }
 
-/// The places of the phrases that begin with each letter.
-static BY_LETTER: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
-    let of_letter = |letter| {
-        let begins = |place: &usize| PHRASES[*place].0.as_bytes()[0] == letter;
-        (0..PHRASES.len()).filter(begins).collect()
-    };
-    (b'a'..=b'z').map(of_letter).collect()
+/// The places of the phrases that begin with each letter, and their second letters.
+static BY_LETTER: LazyLock<[Vec<(usize, u8)>; 26]> = LazyLock::new(|| {
+    let mut all = [const { Vec::new() }; 26];
+    for (place, (phrase, _)) in PHRASES.iter().enumerate() {
+        let letters = phrase.as_bytes();
+        all[usize::from(letters[0] - b'a')].push((place, letters[1]));
+    }
+    all
 });
 
 /// The first phrase of the list that is in the text as whole words and is meant.
 fn first_meant(words: &str) -> Option<ErrorKind> {
     let mut best = PHRASES.len();
     for at in starts(words) {
-        let letter = words.as_bytes()[at].wrapping_sub(b'a');
-        let places = BY_LETTER.get(usize::from(letter)).map_or(&[][..], |it| it);
-        let stands_here = |place: &&usize| {
-            let phrase = PHRASES[**place].0;
-            stands_at(words, at, phrase)
-                && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
+        let letters = &words.as_bytes()[at..];
+        let Some(places) = BY_LETTER.get(usize::from(letters[0].wrapping_sub(b'a'))) else {
+            continue;
         };
-        let mut better = places.iter().take_while(|place| **place < best);
-        best = better.find(stands_here).copied().unwrap_or(best);
+        for &(place, second) in places {
+            if place >= best {
+                break;
+            }
+            if letters.get(1) != Some(&second) {
+                continue;
+            }
+            let phrase = PHRASES[place].0;
+            if stands_at(words, at, phrase)
+                && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
+            {
+                best = place;
+            }
+        }
     }
     PHRASES.get(best).map(|(_, kind)| *kind)
 }
@@ -170,7 +180,7 @@ fn split(words: &str) -> impl DoubleEndedIterator<Item = &str> {
 /// Returns whether the words at a place are these, as a whole.
 fn stands_at(words: &str, at: usize, phrase: &str) -> bool {
     let end = words.as_bytes().get(at + phrase.len());
-    begins(&words[at..], phrase) && end.is_some_and(|end| is_blank(*end))
+    end.is_some_and(|end| is_blank(*end)) && begins(&words[at..], phrase)
 }
 
 /// Returns whether the words begin with these, whatever stands between them.

@@ -68,6 +68,15 @@ pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
 
 /// The first code that stands behind a mark.
 fn marked(text: &str) -> Option<i32> {
+    // Most texts have not even the first letters of one.
+    let begins = |word: &[u8]| {
+        MARKS
+            .iter()
+            .any(|(mark, _)| mark.as_bytes().starts_with(word))
+    };
+    if !text.as_bytes().windows(6).any(begins) {
+        return None;
+    }
     let marked = MARKS.iter().filter_map(|(mark, end)| {
         let at = text.find(mark)? + mark.len();
         let (code, rest) = code(&text[at..])?;
