@@ -62,6 +62,7 @@ impl Breaker {
         }
     }
 
+    #[cold]
     fn decide(&self, call: Option<(&ToolCall, &CallInfo)>) -> Result<Admission, Refused> {
         let circuit = self.circuit();
         let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
@@ -77,6 +78,7 @@ impl Breaker {
     }
 
     /// Counts a refusal, and returns the error of the call.
+    #[cold]
     pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
         self.circuit().rejected[usize::from(refused.of_principal)].fetch_add(1, Relaxed);
         if let Some(call) = call {
@@ -161,6 +163,7 @@ impl Breaker {
     }
 
     /// Emits a transition of a principal's own circuit.
+    #[cold]
     fn emit_of_principal(&self, transition: Transition, call: &CallInfo) {
         let Some(whose) = call.whose() else { return };
         self.tell(&Event::PrincipalTransition {
@@ -179,6 +182,7 @@ impl Breaker {
 
     /// Emits a transition of this breaker, which does not name it yet. Those of servers are changes
     /// of their health.
+    #[cold]
     pub(super) fn emit(&self, transition: Transition, call: Option<&CallInfo>) {
         let shared = &self.circuit().shared;
         if shared.rules().of_servers {

@@ -44,6 +44,7 @@ impl Breaker {
     }
 
     /// Returns when to come back, if a call would be refused. Admits nothing.
+    #[inline]
     pub(crate) fn refuses(&self) -> Option<Duration> {
         let refused = self.circuit().refuses(None, || true);
         refused.map(|refused| refused.retry_after)
@@ -69,6 +70,7 @@ impl Breaker {
         circuit.cell.ignores(pass, Some(Verdict::SUCCESS))
     }
 
+    #[cold]
     fn learn(&self, call: &CallInfo) {
         let (known, tool) = (&self.circuit().tool, call.tool_hash());
         match known.load(Relaxed) {

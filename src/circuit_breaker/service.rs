@@ -49,7 +49,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
         let breaker = self.breakers.keep(&info);
-        let mut entrant = Entrant {
+        let entrant = Entrant {
             // It is admitted later.
             admitted: Admitted {
                 breaker,
@@ -59,16 +59,23 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
             turn: Cold::default(),
             classifier: self.classifier.clone(),
         };
-        if let Readiness::No = ready
-            && let Some(refused) = entrant.admitted.refuses()
-        {
-            entrant.wait_or_refuse(call, refused)?;
+        match ready {
+            Readiness::No => entrant.arrives(call),
+            _ => Ok(entrant),
         }
-        Ok(entrant)
     }
 }
 
 impl<C> Entrant<C> {
+    /// Decides about a call that arrives while the inner service is not ready.
+    #[inline(never)]
+    fn arrives(mut self, call: &ToolCall) -> Result<Self, ToolError> {
+        if let Some(refused) = self.admitted.refuses() {
+            self.wait_or_refuse(call, refused)?;
+        }
+        Ok(self)
+    }
+
     /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
     #[cold]
     fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {
@@ -127,7 +134,9 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         call.share_limit();
         let Admitted { breaker, info, .. } = &self.admitted;
         match breaker.admit_call(Some((call, info))) {
-            Ok(passes) => self.admitted.passes = passes,
+            // An equal value is not written: the copy of the ticket that follows would wait for it.
+            Ok(passes) if passes != Pass::FIRST.into() => self.admitted.passes = passes,
+            Ok(_) => {}
             Err(refused) => return self.wait_or_refuse(call, refused),
         }
         Ok(Step::Go)

@@ -233,6 +233,7 @@ impl<Res> Ends<Res> for Held<Place> {
         self.info.record(|record| record.add_wait(time));
     }
 
+    #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if result.is_ok() {
             self.own.entry.prove(&self.info);

@@ -134,11 +134,13 @@ impl Health {
     }
 
     /// Returns the names by which a call's breaker is kept.
+    #[inline]
     fn key<'a>(&'a self, info: &'a CallInfo) -> &'a CallInfo {
         info.server().map_or(&self.0.nameless, |_| info)
     }
 
     /// Notifies the watchers of a server, and after a change those of all servers.
+    #[cold]
     fn publish(&self, breaker: &Breaker, has_changed: bool) {
         breaker.publish();
         if has_changed && self.0.all.receiver_count() > 0 {
@@ -178,6 +180,7 @@ crate::text::debug_fields! {
 impl<Res> Gate<Res> for Health {
     type Ticket = Visit;
 
+    #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Visit, ToolError> {
         let info = call.info();
         let is_claimed = call.is_claimed(Claim::Health);
@@ -209,6 +212,7 @@ pub struct Visit {
 crate::text::opaque_debug!({} Visit);
 
 impl Visit {
+    #[inline]
     fn admit(&mut self) -> Result<(), ToolError> {
         if let Some(breaker) = &self.breaker {
             self.pass = breaker.enter().map_err(unavailable)?;
@@ -227,6 +231,7 @@ impl Visit {
     }
 
     /// Records an error, and marks it if it counts.
+    #[cold]
     fn failed(&self, error: &mut ToolError) {
         let sign = Sign::of(error);
         self.record(sign, error.outage());
@@ -235,6 +240,7 @@ impl Visit {
         }
     }
 
+    #[inline(never)]
     fn record(&self, sign: Sign, outage: Option<&Outage>) {
         let Some(breaker) = self.recorder() else {
             return;
@@ -253,6 +259,7 @@ impl Visit {
 impl Ticket for Visit {
     type Times = Times;
 
+    #[inline]
     fn info(&self) -> &CallInfo {
         &self.info
     }
@@ -276,6 +283,7 @@ impl Ticket for Visit {
 impl<Res> Ends<Res> for Visit {
     type Class = ();
 
+    #[inline]
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {
         Visit::admit(self)?;
         call.share_limit();
@@ -292,6 +300,7 @@ impl<Res> Ends<Res> for Visit {
         error
     }
 
+    #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         match (result, &self.breaker) {
             (Ok(_), Some(breaker))
@@ -306,6 +315,7 @@ impl<Res> Ends<Res> for Visit {
 }
 
 /// Returns the refusal of a call to an unavailable server.
+#[cold]
 fn unavailable(wait: Duration) -> ToolError {
     ToolError::refusal(ErrorKind::ConnectionFailed, "the server is unavailable")
         .with_retry_after(wait)

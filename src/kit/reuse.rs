@@ -134,6 +134,7 @@ where
         }
     }
 
+    #[inline]
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
         if let Some((flight, reuse)) = &mut self.at {
             reuse.begin(flight);
@@ -141,6 +142,7 @@ where
         Ok(Step::Go)
     }
 
+    #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if let Some((flight, reuse)) = &mut self.at {
             reuse.end(flight, result);

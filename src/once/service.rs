@@ -214,6 +214,7 @@ fn is_definite(error: &ToolError) -> bool {
     }
 }
 
+#[cold]
 fn no_place(why: NoPlace) -> ToolError {
     match why {
         NoPlace::Other => {

@@ -258,6 +258,7 @@ impl<Res> Ends<Res> for Held<Units> {
         self.info.record(|record| record.add_wait(time));
     }
 
+    #[inline]
     fn ended(&mut self, result: &mut Result<Res, ToolError>, (): (), _: Option<Instant>) {
         if result.is_ok() {
             self.own.entry.prove(&self.info);

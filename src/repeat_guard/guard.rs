@@ -169,6 +169,7 @@ impl Watched {
     }
 
     /// The call has failed.
+    #[cold]
     pub(super) fn erred(&self, error: &ToolError) {
         if self.is_first && counts(error.kind()) && !is_passing(error) {
             self.failed(&(error.kind(), error.message()), || error.reason());

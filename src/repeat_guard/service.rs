@@ -26,6 +26,7 @@ crate::text::opaque_debug!({C} Repeatable<C>);
 impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for RepeatGuardLayer<C> {
     type Ticket = Held<Repeatable<C>>;
 
+    #[inline]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Self::Ticket, ToolError> {
         let info = call.info();
         let watched = self.watch(call, &info);
@@ -47,6 +48,7 @@ impl<Res: 'static, C: Classify<Res>> Ends<Res> for Held<Repeatable<C>> {
     type Class = Option<Outcome>;
 
     /// Judged again: calls that were queued here may have failed too often by now.
+    #[inline]
     fn admit(&mut self, _: &mut ToolCall) -> Result<Step, ToolError> {
         if let Some(watched) = &self.own.watched {
             watched.admit(true)?;
@@ -54,11 +56,13 @@ impl<Res: 'static, C: Classify<Res>> Ends<Res> for Held<Repeatable<C>> {
         Ok(Step::Go)
     }
 
+    #[inline]
     fn judge(&self, result: &Result<Res, ToolError>) -> Option<Outcome> {
         let answer = self.own.watched.as_ref().and(result.as_ref().ok());
         answer.map(|answer| self.own.classifier.classify(Ok(answer)))
     }
 
+    #[inline]
     fn ended(
         &mut self,
         result: &mut Result<Res, ToolError>,

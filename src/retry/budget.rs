@@ -127,6 +127,7 @@ impl RetryBudget {
         }
     }
 
+    #[cold]
     fn turn(&self, now: Instant) -> (MutexGuard<'_, Windows>, u64) {
         let shared = &*self.0;
         let mut windows = lock(&shared.windows);
