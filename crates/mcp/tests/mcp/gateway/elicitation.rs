@@ -22,7 +22,7 @@ use tower::{ServiceBuilder, service_fn};
 use tower_toolcall::{BoxError, ServiceBuilderExt as _, ToolCall, policy::PolicyLayer};
 use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpElicitation};
 
-use crate::{
+use super::{
     kit::{WAYS, connect, http, request, stream},
     wire::Wire,
 };

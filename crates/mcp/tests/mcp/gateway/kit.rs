@@ -36,7 +36,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_mcp::{self as mcp, GatewayHandler, McpAnswer, McpNotifications, McpService};
 
-use crate::upstream::Upstream;
+use super::upstream::Upstream;
 
 /// How a client speaks with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_mcp::{self as mcp, Catalog, GatewayHandler, McpAnswer, McpTools};
 
-use crate::kit::{Gateway, WAYS, Way, connect, gateway_with};
+use super::kit::{Gateway, WAYS, Way, connect, gateway_with};
 
 async fn observed() -> (Gateway, CircuitBreakerHandle, Metrics) {
     let layer = CircuitBreakerLayer::new();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::{task::AbortHandle, time::timeout};
 use tower_toolcall_mcp::McpSessions;
 
-use crate::kit::{Gateway, http_in, patient};
+use super::kit::{Gateway, http_in, patient};
 
 /// A gateway over HTTP, to which requests are written by hand.
 struct Server {

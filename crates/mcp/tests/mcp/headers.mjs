@@ -1,6 +1,6 @@
 // An MCP server over HTTP on the official TypeScript SDK, with a parameter that clients put into a header.
 //
-//     node tests/mcp/headers.mjs PATH_OF_THE_SDK PORT
+//     node crates/mcp/tests/mcp/headers.mjs PATH_OF_THE_SDK PORT
 
 import { createServer } from "node:http";
 

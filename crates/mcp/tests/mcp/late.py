@@ -1,6 +1,6 @@
 """An MCP server over stdio that starts slowly, and then answers each request in turn.
 
-    python3 tests/mcp/late.py error|result
+    python3 crates/mcp/tests/mcp/late.py error|result
 
 The argument is how it answers `server/discover`: as an earlier revision does, or as that of 2026-07-28.
 """

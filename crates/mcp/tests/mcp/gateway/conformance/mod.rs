@@ -15,10 +15,13 @@ use tower_toolcall::{ServiceBuilderExt as _, redact::Rules, retry::RetryPolicy};
 use tower_toolcall_mcp::{GatewayHandler, McpNotifications, McpService};
 
 use self::fixture::Fixture;
-use crate::kit::{discover, http_with, stream};
+use crate::gateway::kit::{discover, http_with, stream};
 
 async fn keeps_to(revision: &str, modern: bool) {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp-conformance");
+    let target = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/mcp-conformance"
+    ));
     assert!(
         target.exists(),
         "the suite is not installed: run `tests/run --no-run` once; it puts it under target/"
@@ -45,7 +48,7 @@ async fn keeps_to(revision: &str, modern: bool) {
     let handler = GatewayHandler::new(stack, fixture::tools);
     let (url, server) = http_with(handler, StreamableHttpServerConfig::default()).await;
     let expected = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("tests/gateway/conformance/{revision}.yaml"));
+        .join(format!("tests/mcp/gateway/conformance/{revision}.yaml"));
     let mut suite = Command::new(target.join("node"));
     suite
         .arg(target.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"))

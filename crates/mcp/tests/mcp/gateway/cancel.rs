@@ -15,7 +15,7 @@ use tower::{ServiceExt as _, service_fn};
 use tower_toolcall::{BoxError, Execution, ToolCall};
 use tower_toolcall_mcp::{ERROR_META, GatewayHandler, McpAnswer};
 
-use crate::kit::{
+use super::kit::{
     Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, http_with, patient, request,
 };
 

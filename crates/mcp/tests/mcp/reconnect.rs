@@ -937,7 +937,7 @@ async fn what_becomes_of_the_connection_is_told() {
     assert!(lines[2]["error"].as_str().unwrap().contains("[REDACTED]"));
     assert_eq!(lines[3]["attempts"], 2);
     // The page of the docs has every key, with its type.
-    const PAGE: &str = include_str!("../../src/event/json_logs.md");
+    const PAGE: &str = include_str!("../../../../src/event/json_logs.md");
     for (key, value) in lines.iter().flat_map(|l| l.as_object().unwrap()) {
         let is = if value.is_string() {
             "string"

@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn installed(path: &str) -> String {
-    let there = format!("{}/target/{path}", env!("CARGO_MANIFEST_DIR"));
+    let there = format!("{}/../../target/{path}", env!("CARGO_MANIFEST_DIR"));
     assert!(Path::new(&there).exists(), "run `tests/run --no-run` once");
     there
 }

@@ -1,6 +1,6 @@
 """An MCP server over stdio on the official Python SDK, whose list of tools never says that it ends.
 
-    PYTHONPATH=target/mcp-servers-python python3 tests/mcp/cursors.py CURSOR
+    PYTHONPATH=target/mcp-servers-python python3 crates/mcp/tests/mcp/cursors.py CURSOR
 """
 
 import sys

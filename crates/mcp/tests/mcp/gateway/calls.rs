@@ -11,7 +11,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_mcp::{GatewayHandler, IDEMPOTENCY_KEY_META};
 
-use crate::{
+use super::{
     kit::{
         Connected, HTTP, REQUEST_ID, STREAMS, WAYS, Way, connect, connect_to, gateway,
         gateway_with, http, patient, request,

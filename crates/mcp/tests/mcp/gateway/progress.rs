@@ -11,7 +11,7 @@ use tower::ServiceBuilder;
 use tower_toolcall::timeout::TimeoutLayer;
 use tower_toolcall_mcp::GatewayHandler;
 
-use crate::kit::{
+use super::kit::{
     Connected, HTTP, STREAMS, WAYS, Way, connect, connect_to, gateway_with, http_with, patient,
 };
 

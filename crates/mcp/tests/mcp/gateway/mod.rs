@@ -1,6 +1,5 @@
 //! An MCP server whose tools run through a stack, between real rmcp clients and a real rmcp server:
 //! in this process and over HTTP, of both revisions of the protocol.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;
 mod calls;

@@ -1,6 +1,6 @@
 """An MCP server over HTTP on the official Python SDK, with a parameter that clients put into a header.
 
-    PYTHONPATH=target/mcp-servers-python python3 tests/mcp/headers.py PORT
+    PYTHONPATH=target/mcp-servers-python python3 crates/mcp/tests/mcp/headers.py PORT
 """
 
 import logging

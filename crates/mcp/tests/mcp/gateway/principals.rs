@@ -7,7 +7,7 @@ use tower_toolcall::{AnyError, ToolCall, circuit_breaker::CircuitBreakerLayer};
 use tower_toolcall_mcp::GatewayHandler;
 use tower_toolcall_mcp::McpAnswer;
 
-use crate::kit::{Connected, Way, connect, connect_to, http};
+use super::kit::{Connected, Way, connect, connect_to, http};
 
 async fn fails_if_told(call: ToolCall) -> Result<McpAnswer, AnyError> {
     match call.arguments().contains_key("fail") {

@@ -102,10 +102,15 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     }
 }
 
-pub(crate) fn watch() -> (Seen, tracing::subscriber::DefaultGuard) {
-    // Every thread has a subscriber, so that no call site is found to be of interest to nobody.
+/// Gives each thread a subscriber. Otherwise tracing could cache that no thread listens to a call
+/// site.
+pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing_subscriber::registry().init());
+}
+
+pub(crate) fn watch() -> (Seen, tracing::subscriber::DefaultGuard) {
+    listen();
     let seen = Seen::default();
     let guard = tracing_subscriber::registry()
         .with(seen.clone())

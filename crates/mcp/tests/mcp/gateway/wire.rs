@@ -9,7 +9,7 @@ use tokio::{
 };
 use tower_toolcall_mcp::GatewayHandler;
 
-use crate::kit::{patient, stream};
+use super::kit::{patient, stream};
 
 /// A client that writes and reads lines.
 pub(crate) struct Wire(BufReader<DuplexStream>);

@@ -13,7 +13,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_mcp::{self as mcp, Catalog, GatewayHandler, ListTools, McpAnswer};
 
-use crate::kit::{Connected, WAYS, Way, connect, gateway, gateway_with};
+use super::kit::{Connected, WAYS, Way, connect, gateway, gateway_with};
 
 async fn names(client: &Connected) -> Vec<String> {
     let tools = client.client.peer().list_all_tools().await.unwrap();

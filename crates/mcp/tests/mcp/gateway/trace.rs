@@ -1,7 +1,5 @@
 //! O6: one trace from the client to the server behind the gateway.
 
-use std::sync::Once;
-
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
@@ -14,26 +12,18 @@ use rmcp::{
 use tower::ServiceBuilder;
 use tower_toolcall::trace::TraceLayer;
 use tower_toolcall_mcp::GatewayHandler;
-use tracing_subscriber::{filter::filter_fn, prelude::*, util::SubscriberInitExt};
+use tracing_subscriber::{filter::filter_fn, prelude::*};
 
-use crate::kit::{WAYS, connect, gateway_with};
+use super::kit::{WAYS, connect, gateway_with};
+use crate::observers::listen;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// tracing caches for each call site whether anybody listens: a thread without a subscriber must
-/// not be the first.
-fn configure_process() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing_subscriber::registry().init();
-        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
-    });
-}
-
 #[tokio::test]
 async fn the_clients_trace_goes_on_through_the_gateway_to_the_server() {
-    configure_process();
+    listen();
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(exporter.clone())

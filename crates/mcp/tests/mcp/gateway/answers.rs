@@ -11,7 +11,7 @@ use tower::service_fn;
 use tower_toolcall::{BoxError, ErrorKind, ReplaySafety, ToolCall, ToolError};
 use tower_toolcall_mcp::{ERROR_META, GatewayHandler, McpAnswer};
 
-use crate::{
+use super::{
     kit::{WAYS, Way, connect, gateway},
     upstream::Upstream,
 };
