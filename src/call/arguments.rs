@@ -88,8 +88,8 @@ pub(crate) fn dismantle(value: Value) {
     }
 }
 
-/// Returns whether an object has more than `limit` levels, itself being the first, and how many
-/// values it has. The values of one that is too deep are not counted to the end.
+/// Returns whether an object has more than `limit` levels (the object itself is the first), and how
+/// many values it has. Counting stops at the limit of levels.
 fn extent(map: &Map<String, Value>, limit: usize) -> (bool, usize) {
     let nested = |v: &&Value| v.is_array() || v.is_object();
     let mut values = 1 + 2 * map.len();

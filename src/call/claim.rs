@@ -2,23 +2,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::ToolCall;
 
-/// A task that a layer does for a call, so that no layer below it does the same again.
+/// A task that a layer does for a call, so that no inner layer repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Claim {
-    /// The claimant repeats this call. Retriers and rate-limit layers below do not.
+    /// The claimant retries this call. Inner retriers and rate-limit layers do not.
     Retry,
-    /// The claimant waits out rate limits for this call. Layers below do not.
+    /// The claimant waits out rate limits for this call. Inner layers do not.
     RateLimit,
-    /// The claimant tells a health registry of this call and its server. Those below do not. A call
-    /// that is given another server is not claimed any more.
+    /// The claimant reports this call and its server to a health registry. Inner layers do not. The
+    /// claim ends when the call is given another server.
     Health,
     /// The claimant ends the call at its deadline, and when its caller cancels, and waits for the
-    /// tool to stop. Layers below do not drop the call for either. A deadline that is set below is
-    /// not claimed.
+    /// tool to stop. Inner layers do not drop the call for either. A deadline that an inner layer
+    /// sets is not claimed.
     Drain,
-    /// The claimant bounds how many calls wait, as a batch does. A concurrency limit below lets the
-    /// call wait, also if its queue is full.
+    /// The claimant bounds how many calls wait, as a batch does. An inner concurrency limit lets
+    /// the call wait, even if its queue is full.
     Queue,
 }
 
@@ -38,7 +38,7 @@ pub(super) const KEYED: u8 = 1 << 5;
 const AMBIGUOUS: u8 = 1 << 6;
 
 impl ToolCall {
-    /// Claims the call, and tells whether it had been claimed before.
+    /// Claims the call, and returns whether it had been claimed before.
     ///
     /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
     /// clone carries the claims made before it.
@@ -54,14 +54,14 @@ impl ToolCall {
         before & claim.bit() != 0
     }
 
-    /// Returns whether a layer above has made this claim.
+    /// Returns whether an outer layer has made this claim.
     #[inline]
     pub fn is_claimed(&self, claim: Claim) -> bool {
         self.has(claim.bit())
     }
 
-    /// A copy without this claim: for retriers such as tower's, which keep a copy of each attempt
-    /// and claim it when they send it.
+    /// Returns a copy without this claim: for retriers such as tower's, which keep a copy of each
+    /// attempt and claim it when they send it.
     pub fn unclaimed(&self, claim: Claim) -> Self {
         let mut copy = self.clone();
         copy.withdraw(claim);

@@ -4,11 +4,11 @@ use tokio::time::Instant;
 
 use super::{Claim, ToolCall};
 
-/// Whether what a peer says over a wire is believed.
+/// The trust in what a peer says over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Any caller. What it says affects its own call alone.
+    /// Any caller. What they say affects their own call alone.
     Untrusted,
     /// A peer under the same control: a proxy in front, another gateway of the same mesh.
     Trusted,
@@ -45,17 +45,17 @@ impl ToolCall {
         }
     }
 
-    /// The same for a deadline that came over a wire.
+    /// Tightens the deadline to `at`, which came over a connection.
     ///
     /// | `trust` | a call that the deadline ends |
     /// |---|---|
-    /// | [`Untrusted`](Trust::Untrusted) | tells nothing of the tool, where the deadline was shorter than the tool's own timeout: circuit breakers and health registries do not count it, and a breaker does not choose such a call as its probe |
+    /// | [`Untrusted`](Trust::Untrusted) | does not count in circuit breakers and health registries if the deadline was shorter than the tool's own timeout; a breaker does not choose such a call as its probe |
     /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
     ///
-    /// Where several deadlines are set, the earliest one decides. The
-    /// [reserve](crate::deadline::DeadlineLayer::with_reserve) that is kept back below is at most a
-    /// tenth of the time that is left now, as a peer may wait for less than the reserve; also of an
-    /// earlier deadline that is set in this process later on.
+    /// The earliest of several deadlines decides. The
+    /// [reserve](crate::deadline::DeadlineLayer::with_reserve) of inner layers is at most a tenth
+    /// of the time that is left now, because a peer may wait for less than the reserve. The same
+    /// limit holds for an earlier deadline that this process sets later.
     pub fn tighten_from_wire(&mut self, at: Instant, trust: Trust) {
         if self.deadline.is_none_or(|outer| at < outer) {
             let left = at.saturating_duration_since(Instant::now());

@@ -161,7 +161,7 @@ impl Names {
         name == &*self.tool || self.cmp_flat(name).is_eq()
     }
 
-    /// What stands between server and tool in the flat name.
+    /// Returns the text between server and tool in the flat name.
     fn separator(&self) -> &str {
         self.separator.as_deref().unwrap_or(SEPARATOR)
     }
@@ -177,15 +177,15 @@ impl Names {
 }
 
 impl ToolCall {
-    /// The call under its tool's identity: everything else stays, its [record](Self::observe) too.
+    /// Puts the call under its tool's identity. Everything else stays, its [record](Self::observe)
+    /// too.
     ///
-    /// The table's knowledge is written where the caller set nothing: the [replay
-    /// safety](Self::replay_safety) and the [timeout](Self::timeout). Settings of layers for this
-    /// tool go before both.
+    /// The table's [replay safety](Self::replay_safety) and [timeout](Self::timeout) are written
+    /// where the caller set nothing. Settings of layers for this tool take precedence over both.
     ///
-    /// It allocates nothing if the call has these names already and the identity no timeout. Else
-    /// it allocates once where an observer above holds the names, and once more where a clone of
-    /// the call is kept, whose extensions are then cloned deep.
+    /// Allocates nothing if the call has these names already and the identity has no timeout.
+    /// Otherwise it allocates once if an outer observer holds the names, and once more if a clone
+    /// of the call is kept: that clones the extensions deeply.
     pub fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
         self.place = Place::Resolved;
@@ -237,17 +237,17 @@ impl ToolCall {
         self.place == Place::Resolved
     }
 
-    /// The call as the service of its server gets it: the server on it has been reached, and says
-    /// nothing to a table of tools below.
+    /// Returns the call as the service of its server gets it: the server is reached, and an inner
+    /// table of tools ignores it.
     ///
-    /// For those who pass calls on to servers, as `Router` does: a service
-    /// behind them may have tools and servers of its own, whose names may be the same.
+    /// For code that passes calls on to servers, as `Router` does. The service of a server may have
+    /// tools and servers of its own under the same names.
     pub fn delivered(mut self) -> Self {
         self.place = Place::Delivered;
         self
     }
 
-    /// The server that the call is still to be brought to: `None` without a server, and after
+    /// Returns the server that the call has still to reach: `None` without a server, and after
     /// [`delivered`](Self::delivered).
     pub fn named_server(&self) -> Option<&str> {
         self.server().filter(|_| self.place != Place::Delivered)
@@ -268,7 +268,7 @@ impl ToolCall {
         self.data.ident.names.is_named(name)
     }
 
-    /// What stands between server and tool in the flat name.
+    /// Returns the text between server and tool in the flat name.
     pub(crate) fn separator(&self) -> &str {
         self.data.ident.names.separator()
     }
@@ -278,13 +278,13 @@ impl ToolCall {
         self.data.ident.names.cmp_flat(name)
     }
 
-    /// Returns whether the [replay safety](Self::replay_safety) is what a table knows of the tool.
-    /// A listed one holds where neither the caller nor a setting decides.
+    /// Returns whether a table of tools has set the [replay safety](Self::replay_safety). A listed
+    /// value applies only where neither the caller nor a setting decides.
     pub fn is_replay_safety_listed(&self) -> bool {
         self.is_replay_listed
     }
 
-    /// The same of the [timeout](Self::timeout).
+    /// Returns whether a table of tools has set the [timeout](Self::timeout).
     pub fn is_timeout_listed(&self) -> bool {
         self.data.ident.is_timeout_listed
     }

@@ -183,7 +183,7 @@ impl CallInfo {
         self.ident.is_unverified(whose)
     }
 
-    /// Returns whether the call is marked as one that must not run twice.
+    /// Returns whether the call is marked as unsafe to run twice.
     pub(crate) fn is_unsafe(&self) -> bool {
         self.replay == ReplaySafety::Unsafe
     }
@@ -196,14 +196,14 @@ impl CallInfo {
         Arc::make_mut(&mut self.ident).rules = rules;
     }
 
-    /// How long the call may be pending before a drop counts as a timeout: the shortest timeout of
-    /// the layers on its way, as configured, else the call's own, else 30 s. What a deadline leaves
-    /// of it does not matter here.
+    /// Returns how long the call may be pending before a drop counts as a timeout: the shortest
+    /// configured timeout of the layers on its way, else the call's own, else 30 s. A deadline does
+    /// not shorten it.
     pub(crate) fn patience(&self) -> Duration {
         self.patience_within(self.limit_ms())
     }
 
-    /// The same within this limit in milliseconds; 0 if there is none.
+    /// Returns the [`patience`](Self::patience) under a limit in milliseconds; 0 means no limit.
     pub(crate) fn patience_within(&self, limit_ms: u32) -> Duration {
         const TIMEOUT: Duration = Duration::from_secs(30);
         let timeout = match limit_ms {
@@ -236,8 +236,8 @@ impl CallInfo {
         }
     }
 
-    /// Returns the error of the attempt before the one that runs, unless it came before attempt
-    /// `first`: then an outer layer has made it.
+    /// Returns the error of the previous attempt, unless that was before attempt `first`: then an
+    /// outer layer has made it.
     pub(crate) fn failed_since(&self, first: u32) -> Option<ToolError> {
         let rare = self.ident.record.get_rare()?;
         let (attempt, error) = rare.failed.as_ref()?;

@@ -18,16 +18,16 @@ use crate::{
 /// How many bytes of JSON a [`JobRef`] may have.
 pub const MAX_JOB_BYTES: usize = 4096;
 
-/// A job that a tool has started, and that may still run: what is needed to ask for it again.
+/// A reference to a job that a tool has started and that may still run.
 ///
 /// [`PollLayer`](crate::poll::PollLayer) leaves it on the call's [record](super::Observation::job)
 /// and on the [error](ToolError::job) of a call that ended before its job. A call that carries it
 /// ([`ToolCall::with_job`]) goes on waiting, starts no second job, and cancels none.
 ///
 /// It is data: the tool's name, its server's, and values of the answer that has started the job, 4
-/// KiB of JSON at most. Whoever has it can ask for the job, so it does not go over a wire by
-/// itself: it is in no text or serialised error. The events of an HTTP tool's requests
-/// (`tool.http_request`, DEBUG) show the URL in which it stands.
+/// KiB of JSON at most. Any holder can ask for the job, so it is in no text or serialised error.
+/// The events of an HTTP tool's requests (`tool.http_request`, DEBUG) show the URL in which it
+/// stands.
 ///
 /// ```
 /// use serde_json::json;

@@ -22,7 +22,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Adds a listener. Returns its bit, or 0 if it was there; `None` if there is no place.
+    /// Adds a listener. Returns its bit, 0 if it was there, or `None` if all places are taken.
     #[inline]
     pub(super) fn add(&self, listen: &Weak<dyn Listen>) -> Option<u8> {
         let mut places = lock(&self.places);

@@ -138,13 +138,13 @@ pub struct ToolCall {
     deadline: Option<Instant>,
     /// Which recording the call belongs to; 0 without an observer.
     recording: u32,
-    /// The shortest timeout of the layers above, in milliseconds; 0 if there is none.
+    /// The shortest timeout of the outer layers, in milliseconds; 0 if there is none.
     limit_ms: u32,
     attempt: u16,
     claims: AtomicU8,
     /// The trust in the peer that has set the deadline.
     deadline_trust: Trust,
-    /// Whether the deadline leaves its owner time to finish: the next layer keeps no reserve.
+    /// The deadline leaves its owner time to finish, so the next layer keeps no reserve.
     is_reserved: bool,
     place: Place,
     replay: ReplaySafety,
@@ -166,7 +166,7 @@ enum Place {
 impl ToolCall {
     /// A call of the tool `name`, without arguments.
     ///
-    /// Any name is taken; [`check`](Self::check) tells whether it is a usable one.
+    /// Any name is taken; [`check`](Self::check) reports an unusable one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             data: Arc::new(Data::new(name.into())),
@@ -290,9 +290,9 @@ impl ToolCall {
         self
     }
 
-    /// Sets what is redacted of the arguments, the answer and the error of this call, wherever they
-    /// are shown, by the layers below and by a [`ToolResult`](crate::ToolResult) above. Default:
-    /// the built-in rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+    /// Sets the redaction rules for the arguments, the answer and the error of this call. Inner
+    /// layers and an outer [`ToolResult`](crate::ToolResult) apply them. Default: the built-in
+    /// rules. See [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
     ///
     /// The [secrets](Self::with_secrets) of the call stay hidden.
     pub fn with_rules(mut self, rules: Rules) -> Self {
@@ -485,8 +485,8 @@ fn too_many_values() -> String {
 info::getters!(ToolCall, data.ident);
 
 impl ToolCall {
-    /// Returns a clone that is only read. Never send it: a copy that was sent leaves no trace, so a
-    /// call that is dropped would be taken for one that was not sent, and might run twice.
+    /// Returns a clone for reading. Never send it: sending leaves no trace, so a dropped call would
+    /// count as not sent, and might run twice.
     ///
     /// [Cloning](Self#impl-Clone-for-ToolCall) marks an observed call as copied; this does not.
     pub fn copy_to_read(&self) -> Self {

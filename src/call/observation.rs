@@ -15,7 +15,7 @@ pub struct Observation {
     /// The call, which has the record. There until it is taken out at the end.
     call: Option<CallInfo>,
     owner: bool,
-    /// Which attempt is the first one that passes this observer.
+    /// The number of the first attempt that passes this observer.
     first: u16,
     /// The bit of its listener on the record.
     listener: Option<u8>,
@@ -39,8 +39,8 @@ impl Observation {
         self.call.as_ref().expect("taken out at the end alone")
     }
 
-    /// Takes over the redaction rules that a layer below has put on the call, unless the caller has
-    /// put rules on it: so what it ended with is shown by them.
+    /// Takes over the redaction rules of an inner layer, unless the caller has put rules on the
+    /// call. The end of the call is then shown by these rules.
     #[inline]
     pub(crate) fn adopt_rules(&mut self) {
         if self.record().has_rare.load(Relaxed)
@@ -51,8 +51,8 @@ impl Observation {
         }
     }
 
-    /// Returns the rules by which the end of the call is shown, if layers below have put others on
-    /// it: the caller's own ones, with the secrets that were sent.
+    /// Returns the rules for showing the end of the call, if inner layers have put others on it:
+    /// the caller's own rules, with the secrets that were sent.
     pub(crate) fn rules_below(&self) -> Option<Rules> {
         let (below, own) = (self.record().rules()?, self.call().rules());
         Some(match own.are_built_in() {
@@ -70,20 +70,20 @@ impl Observation {
         }
     }
 
-    /// The same, taken out. The observation ends.
+    /// Ends the observation and takes the call out.
     #[inline]
     pub(crate) fn take_call(&mut self) -> CallInfo {
         self.end();
         self.call.take().expect("taken out here alone")
     }
 
-    /// Puts a listener on the call: until this observation ends, every layer below gives it the
-    /// events of this call, beside its own listener, and each event once. It does not receive
-    /// [`Event::NotStarted`](crate::Event::NotStarted) of a refused name, which is the call's
-    /// result. Observers nest, and each receives the events below it.
+    /// Puts a listener on the call. Until this observation ends, every inner layer sends it the
+    /// events of this call, each event once, in addition to the layer's own listener. It does not
+    /// receive [`Event::NotStarted`](crate::Event::NotStarted) of a refused name, which is the
+    /// call's result. Observers nest, and each receives the events of the layers inside it.
     ///
-    /// The listener is not kept alive. A circuit breaker that changes without a call, by its handle
-    /// for example, tells the last four listeners whose calls it saw; keys that are forgotten
+    /// The listener is not kept alive. A circuit breaker that changes without a call, for example
+    /// by its handle, reports to the last four listeners that it saw on calls. Evicted keys
     /// ([`Event::Evicted`](crate::Event::Evicted)) are reported to a layer's own listener only.
     ///
     /// An observation has one listener, a call at most four; returns whether this observation has
@@ -162,10 +162,10 @@ impl Observation {
         }
     }
 
-    /// How many attempts were sent, once the call has ended with `error` or with an answer, or was
-    /// dropped: those that passed this observer, without one that a layer below
-    /// [refused](ToolError::is_own_refusal) or answered with what [another call](Self::is_reused)
-    /// has got. 0 for a call that was only refused, or only answered so.
+    /// Returns how many attempts were sent, once the call has ended with `error` or with an answer,
+    /// or was dropped. Only attempts that passed this observer count, and not those that an inner
+    /// layer [refused](ToolError::is_own_refusal) or answered from [another call](Self::is_reused).
+    /// 0 for a call that was only refused or only answered so.
     pub fn sent(&self, error: Option<&ToolError>) -> u32 {
         let is_reused = self.is_reused();
         let sent = match error {
@@ -186,28 +186,28 @@ impl Observation {
         }
     }
 
-    /// Returns whether the leaf has [said](Record::set_reported) that the answer is an error in the
-    /// tool's own words.
+    /// Returns whether the tool service has [reported](Record::set_reported) that the answer is an
+    /// error in the tool's own words.
     #[inline]
     pub fn is_reported(&self) -> bool {
         self.record().reported.load(Relaxed)
     }
 
-    /// Returns whether a layer below has [noted](Record::set_known) that there is a tool of this
-    /// name.
+    /// Returns whether an inner layer has [noted](Record::set_known) that a tool of this name
+    /// exists.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.record().known.load(Relaxed)
     }
 
-    /// Returns whether the call has the answer, or the error, that [another
-    /// call](Record::set_reused) has got.
+    /// Returns whether the answer or the error is that of [another call](Record::set_reused).
     #[inline]
     pub fn is_reused(&self) -> bool {
         self.record().reused.load(Relaxed)
     }
 
-    /// The server that the leaf of the last attempt has [named](Record::set_server).
+    /// Returns the server that the tool service of the last attempt has
+    /// [named](Record::set_server).
     pub fn server(&self) -> Option<Arc<str>> {
         self.record().server()
     }
@@ -240,7 +240,8 @@ impl Observation {
         self.record().wants_output_bytes.store(true, Relaxed);
     }
 
-    /// How many bytes the answer has, as compact JSON, if the leaf, or a layer, has said.
+    /// Returns the bytes of the answer as compact JSON, if the tool service or a layer has set
+    /// them.
     pub fn output_bytes(&self) -> Option<u64> {
         known(self.record().output_bytes.load(Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Whose a call is, and whether its ids were verified.
+//! The principal of a call, and which of its ids were verified.
 
 use std::{fmt, sync::Arc};
 

@@ -98,7 +98,7 @@ impl Progress {
         Pause(self.clone())
     }
 
-    /// It, and those of the layers above.
+    /// Yields this layer's clock and those of the outer layers.
     fn all(&self) -> impl Iterator<Item = &Inner> {
         std::iter::successors(Some(&*self.0), |inner| inner.outer.as_ref().map(|o| &*o.0))
     }

@@ -17,15 +17,15 @@ use super::{JobRef, listeners::Listeners, way::Way};
 use crate::lock::lock;
 use crate::{error::ToolError, redact::Rules};
 
-/// What happened below an observer during one logical call: layers write it, those above read it
-/// through an [`Observation`](super::Observation).
+/// A record of one logical call: inner layers write it, outer ones read it through an
+/// [`Observation`](super::Observation).
 ///
-/// It exists because a *success* does not say what it took: attempts, the timeout in force,
-/// slowness, waits, refusals.
+/// It exists because a *success* alone does not show attempts, the timeout in force, slowness,
+/// waits and refusals.
 ///
-/// One is allocated with each call and reused by the clones of that call that are sent one after
-/// the other. A recording has a number; what a straggler of an earlier recording writes is ignored,
-/// unless it comes in the very moment in which the next one begins.
+/// Each call allocates one. The clones of a call that are sent one after the other reuse it. A
+/// recording has a number, and late writes to an earlier recording are ignored. A write that races
+/// with the start of the next recording may be counted there.
 #[derive(Debug, Default)]
 pub struct Record {
     /// `number << 1 | in use`.
@@ -35,14 +35,13 @@ pub struct Record {
     pub(super) max_attempts: AtomicU32,
     pub(super) refusals: AtomicU32,
     pub(super) slow: AtomicBool,
-    /// Whether there is an observation: not so of a recording that a layer keeps for its own
-    /// attempts.
+    /// An observer reads the recording. False if a layer keeps it for its own attempts.
     pub(super) observed: AtomicBool,
-    /// Whether the answer is an error in the tool's own words.
+    /// The answer is an error in the tool's own words.
     pub(super) reported: AtomicBool,
-    /// Whether the answer is one that another call has got.
+    /// The answer is that of another call.
     pub(super) reused: AtomicBool,
-    /// Whether a table knows the tool.
+    /// A table knows the tool.
     pub(super) known: AtomicBool,
     pub(super) listeners: Listeners,
     pub(super) dispatched: AtomicBool,
@@ -71,18 +70,18 @@ type Extension = Arc<dyn Any + Send + Sync>;
 /// The facts that few calls have, each with the number of the recording or the attempt.
 #[derive(Default)]
 pub(super) struct Rare {
-    /// The values that a leaf or a layer leaves about one attempt.
+    /// The values that a tool service or a layer leaves about one attempt.
     extensions: Option<((u32, u32), Vec<Extension>)>,
     pub(super) job: Option<(u32, JobRef)>,
-    /// The error of the attempt before the one that runs. Written also without an observer.
+    /// The error of the previous attempt. Written also without an observer.
     pub(super) failed: Option<(u32, ToolError)>,
-    /// The redaction rules that a layer below the outermost observer has put on the call.
+    /// The redaction rules that a layer inside the outermost observer has put on the call.
     rules: Option<(u32, Rules)>,
 }
 
 crate::text::opaque_debug!({} Rare);
 
-/// Tells repetitions of a call from other calls; see
+/// Distinguishes repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).
 ///
 /// Prints as 24 hexadecimal digits: a random number of 64 bits, and the number of the recording.
@@ -146,7 +145,7 @@ impl Record {
         self.observed.load(Relaxed)
     }
 
-    /// Ends the recording. Called by the one that started it.
+    /// Ends the recording. Called by the layer that started it.
     #[inline]
     pub(super) fn end(&self, recording: u32) {
         self.state.store(recording & !1, Release);
@@ -208,13 +207,13 @@ impl Record {
         self.max_attempts.store(n, Relaxed);
     }
 
-    /// Returns whether an observer asks for the size of the answer: a layer or leaf that would have
-    /// to measure it checks this first.
+    /// Returns whether an observer asks for the size of the answer. A layer or tool service checks
+    /// this before it measures the size.
     pub fn wants_output_bytes(&self) -> bool {
         self.wants_output_bytes.load(Relaxed)
     }
 
-    /// Sets how many bytes the answer has, as compact JSON. For code that knows it: the tool
+    /// Sets how many bytes the answer has, as compact JSON. For code that knows the size: the tool
     /// itself, or a layer that has measured it.
     pub fn set_output_bytes(&self, bytes: u64) {
         self.output_bytes.store(bytes.wrapping_add(1), Relaxed);
@@ -227,15 +226,15 @@ impl Record {
 
     /// Sets whether the answer of this attempt is an error in the tool's own words (MCP's
     /// `isError`): an answer that the model reads, and that every observer counts as a failure.
-    /// Written by the leaf that gives the answer, and by a layer that replaces it with another
-    /// answer. Default: `false`, at the beginning of each attempt.
+    /// Written by the tool service, and by a layer that replaces the answer. Default: `false`, at
+    /// the beginning of each attempt.
     pub fn set_reported(&self, reported: bool) {
         self.reported.store(reported, Relaxed);
     }
 
-    /// Notes that there is a tool of this name: a table or a schema has it. A call that is refused
-    /// before it is sent then counts for its tool in [metrics](crate::tool_metrics), as names that
-    /// a model invents do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
+    /// Notes that a table or a schema has a tool of this name. A call that is refused before it is
+    /// sent then counts for its tool in [metrics](crate::tool_metrics); names that a model invents
+    /// do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
     pub fn set_known(&self) {
         self.known.store(true, Relaxed);
     }
@@ -249,7 +248,7 @@ impl Record {
 
     /// Notes that the call has left the queue of what runs it, so that its tool may have run. For
     /// executors that hold calls back: their observer can distinguish a call that waited in vain
-    /// from one that was cut short.
+    /// from a call that was cut short.
     pub fn set_dispatched(&self) {
         self.dispatched.store(true, Relaxed);
     }
@@ -322,12 +321,13 @@ impl Record {
         (self.recording(), self.attempts.load(Relaxed))
     }
 
-    /// Names the server that a leaf sends this attempt to, for the span of a call that names none.
+    /// Names the server of this attempt, for the span of a call that names none. Set by the tool
+    /// service.
     pub fn set_server(&self, name: Arc<str>) {
         self.insert_extension(LeafServer(name));
     }
 
-    /// The server that the leaf of the last attempt has named.
+    /// Returns the server that the tool service of the last attempt has named.
     pub fn server(&self) -> Option<Arc<str>> {
         self.extension().map(|LeafServer(name)| name)
     }

@@ -52,12 +52,12 @@ impl ToolCall {
             .then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
-    /// Observes the call: the answer lives as long as the observer and tells, whenever asked, what
-    /// the layers below have [recorded](super::CallInfo::record).
+    /// Observes the call: returns what the inner layers have [recorded](super::CallInfo::record),
+    /// for as long as the observer keeps it.
     ///
-    /// The outermost observer starts the record, the inner ones read the same. It allocates only if
-    /// clones of one call are sent at the same time, or if a [function](crate::middleware) observes
-    /// the call before it sends it on.
+    /// The outermost observer starts the record, and inner ones read the same record. Observing
+    /// allocates only if clones of one call are sent at the same time, or if a
+    /// [function](crate::middleware) observes the call before it sends it on.
     #[inline]
     pub fn observe(&mut self) -> Observation {
         let is_new = self.start_recording();

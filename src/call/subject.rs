@@ -9,15 +9,16 @@ const MAX_TOKEN: usize = 16 << 10;
 struct Subject(Option<Secret>);
 
 impl ToolCall {
-    /// Sets the token of the one for whom the call is made: a
-    /// [`TokenLayer`](crate::token::TokenLayer) exchanges it for one that the tool's service takes.
+    /// Sets the access token of the user for whom the call is made. A
+    /// [`TokenLayer`](crate::token::TokenLayer) exchanges it for a token that the tool's service
+    /// accepts.
     ///
     /// It is in no text, event or serialised call, and is never sent to a tool unless
     /// [that is asked for](crate::token::TokenLayer::pass_subject).
     ///
-    /// [`once`](crate::once) and [`cache`](crate::cache) take the token itself for its subject: the
-    /// same one with a renewed token is another, so that what is asked for again with it under
-    /// `once` runs again. Where tokens are renewed meanwhile, name the subject by
+    /// [`once`](crate::once) and [`cache`](crate::cache) use the token itself as the subject. The
+    /// same user with a renewed token is another subject, so a repeated call runs again under
+    /// `once`. If tokens are renewed between calls, name the subject by
     /// [`OnceBuilder::with_principal`](crate::once::OnceBuilder::with_principal).
     pub fn with_subject_token(mut self, token: impl Into<Secret>) -> Self {
         let is_usable = |token: &Secret| (1..=MAX_TOKEN).contains(&token.expose().len());

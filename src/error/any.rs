@@ -74,14 +74,14 @@ impl fmt::Display for AnyError {
     }
 }
 
-/// As `Display`, with the lines of the text, all but the first indented: a program whose `main`
-/// returns the error prints it so, and an error of a file shows the place in lines of its own.
+/// Prints the text of `Display` with its lines, all but the first indented. A program prints the
+/// error so when `main` returns it; an error in a file shows the place on separate lines.
 impl fmt::Debug for AnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Bounded::print(MAX_BYTES, &self.0);
         let text = redacted_head(&Rules::default(), &text, MAX_TEXT);
         text.chars().try_for_each(|c| match c {
-            // No line of a peer's begins like one of a log.
+            // No line from a peer can look like a line of a log.
             '\n' => f.write_str("\n    "),
             c => f.write_char(plain(c)),
         })

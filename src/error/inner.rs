@@ -25,7 +25,7 @@ pub(super) struct Inner {
     pub(super) counted: bool,
     /// An earlier attempt may have run, although this one has not started.
     pub(super) ran_before: bool,
-    /// Its call is marked as one that must not run twice.
+    /// Its call is marked as unsafe to run twice.
     pub(super) must_not_repeat: bool,
     pub(super) attempts: u32,
     pub(super) message: Message,
@@ -57,7 +57,7 @@ pub(super) struct Inner {
 #[derive(Clone)]
 pub(super) enum Message {
     Text(Cow<'static, str>),
-    /// The text of the source, printed when somebody asks for it.
+    /// The text of the source, printed at the first use.
     OfSource(OnceLock<Box<str>>),
 }
 
@@ -204,8 +204,8 @@ pub(super) struct More {
     pub(super) outage: Option<Outage>,
 }
 
-/// What a model reads instead of the sentence of the kind. The tool's name is added when the text
-/// is read, as it may change until then.
+/// The text for a model that replaces the sentence of the kind. The tool's name is added when the
+/// text is read, because it may change until then.
 #[derive(Clone)]
 pub(super) enum ForModel {
     /// A text that was set, as it is.

@@ -6,16 +6,16 @@ use tracing::Level;
 
 use crate::outcome::Count;
 
-/// Whether the tool ran, which decides whether a retry is safe.
+/// The knowledge of whether the tool ran, which decides whether a retry is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Execution {
-    /// It did not: the call never reached the tool. Repeating the call is always safe.
+    /// The call never reached the tool. Repeating it is always safe.
     NotStarted,
     /// Not known. Repeating the call is safe only for a tool that may run twice.
     Unknown,
-    /// It ran to its end.
+    /// The tool ran to its end.
     Completed,
 }
 
@@ -30,17 +30,16 @@ pub enum Evidence {
     /// A layer on this side refused the call: it was never sent. See
     /// [`ToolError::refusal`](super::ToolError::refusal).
     Refusal,
-    /// Its author: the tool or the leaf made the [`ToolError`](super::ToolError) itself, or a leaf
-    /// that is a transport saw it on its own wire, as a status or by the type of its client's
-    /// error.
+    /// The tool or the tool service reported it: it made the [`ToolError`](super::ToolError)
+    /// itself, or saw a status or a type of its client's errors on its own connection.
     Word,
-    /// It was read from a foreign error, by type or by text, or is the error of another call. The
-    /// tool that returned it may have met it in the middle of its work.
+    /// A layer read it from a foreign error, by type or by text, or it is the error of another
+    /// call. The tool may have met it in the middle of its work.
     Inferred,
 }
 
-/// What went wrong, in one word. Everything that follows from it stands in one table: the code,
-/// what the caller may do, how it counts, and the codes on three wires.
+/// The kind of a failed tool call. The table shows what follows from it: the code, what the caller
+/// may do, how it counts, and the codes of three protocols.
 ///
 /// | kind | [code](Self::code) | [retryable](Self::is_retryable) | [execution](Self::execution) | [breaker](Self::count) | JSON-RPC | HTTP | gRPC |
 /// |---|---|---|---|---|---|---|---|
@@ -96,7 +95,7 @@ pub enum ErrorKind {
     Upstream,
     /// Not allowed: HTTP 401, 403 and the like.
     Denied,
-    /// There is no such tool.
+    /// The tool does not exist.
     NotFound,
     /// The arguments are wrong: HTTP 400, 422, a failed validation.
     InvalidInput,
@@ -195,12 +194,12 @@ impl ErrorKind {
         !matches!(self, Self::NotFound | Self::Cancelled | Self::Internal)
     }
 
-    /// Returns how far the kind alone tells that the tool ran.
+    /// Returns what the kind alone proves about whether the tool ran.
     pub const fn execution(self) -> Execution {
         row(self).execution
     }
 
-    /// How a circuit breaker counts it.
+    /// Returns how a circuit breaker counts it.
     pub const fn count(self) -> Count {
         row(self).count
     }
@@ -225,12 +224,12 @@ impl ErrorKind {
         row(self).grpc
     }
 
-    /// What an HTTP status of a peer means; `None` for a status that is no error.
+    /// Returns the kind of a peer's HTTP status, or `None` if the status is not an error.
     ///
     /// 400 and 422 are wrong input, and so are the other statuses that reject what was sent (413,
-    /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean there is nothing; 408 is a
-    /// timeout; 429 a rate limit; 5xx the server's failure, and so is 499: a cancellation that this
-    /// side did not ask for. Any other 3xx and 4xx is [`Self::Failed`].
+    /// 414, 415); 401, 403, 407 and 451 are denials; 404 and 410 mean not found; 408 is a timeout;
+    /// 429 is a rate limit; 5xx is the server's failure, and so is 499, because this side did not
+    /// ask for that cancellation. Any other 3xx and 4xx is [`Self::Failed`].
     ///
     /// The rest of an answer may say that a 403 is a rate limit: see `ToolError::from_http`
     /// (feature `hints`).
@@ -247,11 +246,10 @@ impl ErrorKind {
         })
     }
 
-    /// What a gRPC status code of a peer means; `None` for `OK` and for numbers that are no status
-    /// code.
+    /// Returns the kind of a peer's gRPC status code, or `None` for `OK` and unknown numbers.
     ///
-    /// `CANCELLED` is the peer's failure: this side did not ask for it, or it would not wait for
-    /// the answer.
+    /// `CANCELLED` is the peer's failure, because a caller that cancels does not wait for the
+    /// answer.
     pub const fn from_grpc_code(code: i32) -> Option<Self> {
         Some(match code {
             3 | 9 | 11 => Self::InvalidInput,

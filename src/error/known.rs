@@ -87,8 +87,8 @@ static REGISTERED: Chain<&dyn KnownErrors> = Chain::new();
 /// Makes the errors of another crate known, for the rest of the process. Returns whether they are
 /// known now: `false` if 64 other crates are.
 ///
-/// For the constructors of tool services: a type that is known already changes nothing. Of several
-/// crates that recognise an error, the one that was made known first decides.
+/// For the constructors of tool services; registering a type again changes nothing. If several
+/// crates recognise an error, the first registered crate decides.
 pub fn register(errors: &'static dyn KnownErrors) -> bool {
     // Of the value: a reference has a type of its own.
     fn of(errors: &dyn KnownErrors) -> TypeId {

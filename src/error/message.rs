@@ -54,8 +54,8 @@ fn shown(e: &ToolError, text: &str, max: usize) -> String {
 }
 
 /// Fills a template: `'{tool}'` is the tool's name, `{wait}` the seconds to wait, `{limit}` the
-/// milliseconds of the timeout, `{ran}` what is known of the execution, `{why}` as much of the
-/// reason as there is room for. An error of a server alone, without a tool, names the server.
+/// milliseconds of the timeout, `{ran}` whether the tool ran, `{why}` the reason, cut to fit. An
+/// error of a server without a tool names the server.
 fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     let wait = e.retry_after_seconds().unwrap_or(0).to_string();
     let limit = e
@@ -96,9 +96,9 @@ pub(crate) struct Words {
     pub(crate) user_later: &'static str,
     /// For the model: the problem.
     pub(crate) problem: &'static str,
-    /// What to do next, if the same call is not to be repeated.
+    /// The advice if the same call should not be repeated.
     pub(crate) stop: &'static str,
-    /// What to do next, if the call is retryable.
+    /// The advice if the call is retryable.
     pub(crate) again: &'static str,
 }
 

@@ -1,13 +1,13 @@
 //! The one error type, and how other errors become it.
 //!
-//! Every layer of this crate has `Error = ToolError` and takes any inner service whose error
+//! Every layer of this crate has `Error = ToolError` and takes any inner service with an error that
 //! converts into it. A tool function returns [`AnyError`], where `?` and `"text".into()` work;
 //! [`ToolError`], [`BoxError`] and, with the feature `anyhow`, `anyhow::Error` convert as well.
 //!
-//! The conversion walks the source chain and looks for our own error first, then for errors known
-//! by type (tower's, tokio's, [`std::io::Error`], those of the enabled features: hyper's,
-//! reqwest's, tonic's; those that a tool service's crate made known by [`register`]),
-//! and reads the text only as a last resort. An HTTP status of your own becomes an error by
+//! The conversion walks the source chain and looks for our own error first. Then it looks for
+//! errors known by type: tower's, tokio's, [`std::io::Error`], those of the enabled features
+//! (hyper's, reqwest's, tonic's), and those that a tool service's crate has [registered](register).
+//! It reads the text only as a last resort. An HTTP status of your own becomes an error by
 //! [`ToolError::from_status`]. An error that cannot be classified is [`ErrorKind::Failed`].
 //!
 //! An error of `serde_json` for a *value* that does not fit a type (`from_value`) is
@@ -18,23 +18,23 @@
 //!
 //! # What an error proves
 //!
-//! What is read from a foreign error, by type or by text, chooses its [kind](ErrorKind), and keeps
-//! the status and the delay that it names. It is [inferred](Evidence::Inferred), and whether the
-//! tool ran is [unknown](Execution::Unknown): a tool that fails with "connection refused" may have
-//! met it after its work. Only these prove that a tool did not run:
+//! The type or the text of a foreign error chooses the [kind](ErrorKind), the status and the delay.
+//! The result is [inferred](Evidence::Inferred), and whether the tool ran is
+//! [unknown](Execution::Unknown): a tool that fails with "connection refused" may have done its
+//! work before. Only these prove that a tool did not run:
 //!
 //! | error | [evidence](Evidence) |
 //! |---|---|
 //! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`](crate::normalize::NormalizeLayer) | `Refusal` |
-//! | of a leaf that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
-//! | made by the tool or its leaf: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
+//! | of a tool service that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
+//! | made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
 //!
-//! Our own error is taken as it is where the tool returns it directly. If the tool has wrapped it
-//! in context of its own, it describes one step of the tool's work: its kind is kept, but what it
-//! proves holds for that step only.
+//! Our own error is unchanged if the tool returns it directly. If the tool wraps it in context of
+//! its own, it describes one step of the tool's work. Its kind is kept, but it proves nothing about
+//! the other steps.
 //!
-//! Lost connections of reqwest are known with the feature `reqwest`, those of hyper and hyper-util
-//! with `hyper`. Without it they are only inferred.
+//! Lost connections of reqwest are known by type with the feature `reqwest`, those of hyper and
+//! hyper-util with `hyper`. Without the feature they are inferred.
 //!
 //! An error does not say that a call may run twice. To allow that, use
 //! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
@@ -44,9 +44,9 @@
 //!
 //! # Which error type?
 //!
-//! A function that is a tool returns [`AnyError`]; where tower's own layers stand directly around
-//! it, [`BoxError`], as they ask for a [`std::error::Error`]. A leaf that knows statuses, delays
-//! and whether its request was sent returns an error of its own:
+//! A function that is a tool returns [`AnyError`]; if tower's own layers wrap it directly,
+//! [`BoxError`], because they require a [`std::error::Error`]. A tool service that knows statuses,
+//! delays and whether its request was sent returns its own error type:
 //!
 //! # Your own error type
 //!
@@ -190,34 +190,33 @@ pub enum TimeoutLimit {
     Deadline,
     /// The idle timeout: no progress was reported for so long.
     Idle,
-    /// A deadline that came over a wire from a caller who is not trusted, and was shorter than the
-    /// tool's own timeout. It is no evidence against the tool: circuit breakers and health
-    /// registries do not count it.
+    /// A deadline of an untrusted caller that was shorter than the tool's own timeout. Circuit
+    /// breakers and health registries do not count it.
     Caller,
 }
 
-/// What went wrong with a tool call.
+/// The error of a tool call.
 ///
 /// One word wide; cloning it shares everything, the source too.
 ///
 /// `Debug`, `Display` and every text that it gives are redacted and bounded, except the texts for
 /// users and models that were [set](Self::with_user_message). [`source`](StdError::source) returns
-/// the original error, whose own text is not redacted: do not print whole source chains where
-/// secrets must not go.
+/// the original error. Its text is not redacted: do not print whole source chains where secrets
+/// must not appear.
 #[derive(Clone)]
 pub struct ToolError(Arc<Inner>);
 
 impl ToolError {
-    /// An error of a kind, with a message for developers.
+    /// Creates an error of a kind, with a message for developers.
     ///
-    /// A message that was put together at run time is redacted and cut at [`MAX_TEXT`] characters;
-    /// a literal is taken as it is.
+    /// A message made at run time is redacted and cut at [`MAX_TEXT`] characters; a literal is not
+    /// changed.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self::made(kind, literal_or_safe(message.into()), |_| {})
     }
 
-    /// The same with a message that needs no redaction, and with all other fields at once: each
-    /// [edit](Self::edit) of a shared error costs two atomic writes.
+    /// Creates an error with a message that needs no redaction. `fill` sets all other fields
+    /// together, because each [edit](Self::edit) of a shared error costs two atomic writes.
     #[inline]
     fn made(kind: ErrorKind, message: Cow<'static, str>, fill: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
@@ -266,12 +265,12 @@ impl ToolError {
         Self::made(kind, literal_or_safe(message.into()), Inner::refuse)
     }
 
-    /// The error that a peer's HTTP status means. For a status that is no error the kind is
-    /// [`ErrorKind::Failed`]: the caller came here with one.
+    /// Creates the error of a peer's HTTP status. The kind is [`ErrorKind::Failed`] if the status
+    /// does not signal an error.
     ///
     /// A 503 or 429 *with* a delay ([`with_retry_after`](Self::with_retry_after)) says that the
-    /// request was turned away, so it counts as not started. A 403 with one is a rate limit.
-    /// A redirect reads as an answer that cannot be used. Headers and body are read by `from_http`
+    /// request was turned away, so it counts as not started. A 403 with a delay is a rate limit. A
+    /// redirect counts as an answer that cannot be used. Headers and body are read by `from_http`
     /// (feature `hints`).
     pub fn from_status(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let kind = ErrorKind::from_http_status(status.as_u16()).unwrap_or(ErrorKind::Failed);
@@ -292,14 +291,14 @@ impl ToolError {
         recognise::read(error, false)
     }
 
-    /// The error of a leaf that is a transport, as the leaf met it on its own wire: the leaf's
-    /// [word](Evidence::Word), if its type is known. A connection that was refused has [not
+    /// Creates the error that a transport met on its own connection. It is
+    /// [reported](Evidence::Word) if its type is known. A refused connection has [not
     /// started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and
-    /// does this for all errors of a leaf.
+    /// does this for all errors of a tool service.
     ///
-    /// Lost connections of reqwest are known only with the feature `reqwest`, those of hyper and
-    /// hyper-util only with `hyper`. Without it they are [inferred](Evidence::Inferred), and a
-    /// breaker counts them against one principal only.
+    /// Lost connections of reqwest are known by type only with the feature `reqwest`, those of
+    /// hyper and hyper-util only with `hyper`. Without the feature they are
+    /// [inferred](Evidence::Inferred), and a breaker counts them against one principal only.
     ///
     /// ```
     /// use std::io;
@@ -318,8 +317,8 @@ impl ToolError {
         recognise::read(error.into().into_inner(), true)
     }
 
-    /// The error of a call that a layer has ended after the time `in_force`, which a deadline may
-    /// have made shorter than the `configured` one.
+    /// Creates the error of a call that a layer has ended after the timeout `in_force`. A deadline
+    /// may have made it shorter than the `configured` timeout.
     pub fn timed_out(
         call: &CallInfo,
         in_force: Duration,
@@ -346,13 +345,12 @@ impl ToolError {
     /// Returns the error of an answer that this side cannot use: [`Reported`](ErrorKind::Reported),
     /// with a text that does not ask the model to repeat the call, because the tool ran.
     ///
-    /// For tool services that read answers: one that is too large, or not of the promised form.
+    /// For tool services that read answers: the answer is too large, or not of the promised form.
     pub fn unusable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Reported, message).with_unusable_answer()
     }
 
-    /// The refusal of arguments, for reasons in which every foreign word was redacted and cut by
-    /// itself.
+    /// Creates the refusal of arguments. In its reasons every foreign word was redacted and cut.
     #[cfg(feature = "validate")]
     pub(crate) fn bad_arguments(heading: &str, reasons: &[String]) -> Self {
         let all = format!("{heading}{}", reasons.join("; "));
@@ -387,9 +385,9 @@ impl ToolError {
         self.edit(Inner::refuse)
     }
 
-    /// The same error as one that was read from a foreign error: it is
-    /// [inferred](Evidence::Inferred), and whether the tool ran is [unknown](Execution::Unknown).
-    /// For adapters that choose the kind of another system's error by its type or code.
+    /// Marks the error as read from a foreign error: it is [inferred](Evidence::Inferred), and
+    /// whether the tool ran is [unknown](Execution::Unknown). For adapters that choose the kind of
+    /// another system's error by its type or code.
     ///
     /// ```
     /// use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError};
@@ -407,8 +405,8 @@ impl ToolError {
         })
     }
 
-    /// Says that a layer has counted this failure against the tool's server, so that none above
-    /// counts it again.
+    /// Marks that a layer has counted this failure against the tool's server, so that no outer
+    /// layer counts it again.
     #[must_use]
     pub fn counted(mut self) -> Self {
         self.set_counted();
@@ -419,13 +417,13 @@ impl ToolError {
         self.change(|e| e.counted = true);
     }
 
-    /// Returns whether a layer below has [counted](Self::counted) it.
+    /// Returns whether an inner layer has [counted](Self::counted) it.
     pub fn is_counted(&self) -> bool {
         self.0.counted
     }
 
-    /// Returns whether the tool surely did not run. An overloaded server's word (503, with a delay)
-    /// is not enough for a call that must not run twice.
+    /// Returns whether the tool surely did not run. The report of an overloaded server (503, with a
+    /// delay) is not enough for a call that must not run twice.
     pub(crate) fn is_surely_not_started(&self, replay: ReplaySafety) -> bool {
         let overloaded = self.status() == Some(StatusCode::SERVICE_UNAVAILABLE);
         self.execution() == Execution::NotStarted
@@ -476,12 +474,12 @@ impl ToolError {
         self.0.ran_before
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The code: the kind's, unless [`with_code`](Self::with_code) set another.
+    /// Returns the code: the kind's, unless [`with_code`](Self::with_code) set another.
     pub fn code(&self) -> &str {
         self.0.code.as_deref().unwrap_or(self.0.kind.code())
     }
@@ -540,15 +538,15 @@ impl ToolError {
     /// layer does.
     ///
     /// False for a call marked [`Unsafe`](ReplaySafety::Unsafe) that may have run, whatever its
-    /// kind. Of a call whose safety is not known the kind decides; [`execution`](Self::execution)
-    /// stands beside it in every form of the error.
+    /// kind. If the safety of the call is not known, the kind decides. Every form of the error
+    /// shows its [`execution`](Self::execution) too.
     pub fn is_retryable(&self) -> bool {
         self.is_transient()
             && !(self.0.must_not_repeat && self.execution() != Execution::NotStarted)
     }
 
-    /// Returns whether the [job](Self::job) of the call still runs and the call's time is over. It
-    /// may be asked for again, and must not be started again.
+    /// Returns whether the [job](Self::job) of the call still runs and the call's time is over.
+    /// Another call may ask for the job, and must not start it again.
     pub fn is_pending(&self) -> bool {
         let limit = self.0.details().and_then(|details| details.get("limit"));
         self.kind() == ErrorKind::PollTimeout
@@ -600,8 +598,9 @@ impl ToolError {
         self.0.evidence == Evidence::Refusal
     }
 
-    /// The delay that a failing server announces, as the tool service saw it on its own connection:
-    /// a 503 with `Retry-After`, for example. Not one that is known by a text, nor one of our own.
+    /// Returns the delay that a failing server announces, as the tool service saw it on its own
+    /// connection: a 503 with `Retry-After`, for example. A delay read from a text or chosen by
+    /// this side does not count.
     pub(crate) fn announced_delay(&self) -> Option<Duration> {
         use ErrorKind::{ConnectionFailed, Overloaded, Upstream};
         let fails = matches!(self.kind(), Upstream | Overloaded | ConnectionFailed);
@@ -697,7 +696,7 @@ impl ToolError {
         self
     }
 
-    /// Changes it in place, or a copy if somebody else has it too.
+    /// Changes the error in place, or a copy if it is shared.
     fn change(&mut self, change: impl FnOnce(&mut Inner)) {
         match Arc::get_mut(&mut self.0) {
             Some(inner) => change(inner),

@@ -27,8 +27,8 @@ const MAX_LINKS: usize = 32;
 /// How much text of a foreign error is looked at, in bytes.
 pub(super) const MAX_BYTES: usize = 4096;
 
-/// What a foreign error means. One that is known by its type proves something of the call only if
-/// it was met `on_wire`.
+/// Converts a foreign error. An error known by its type proves something about the call only if it
+/// was met `on_wire`, on the tool service's own connection.
 pub(super) fn read(error: BoxError, on_wire: bool) -> ToolError {
     let error = match error.downcast::<ToolError>() {
         Ok(ours) => return *ours,
@@ -113,8 +113,8 @@ pub(crate) fn forget(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Our own error below foreign ones: the verdict is ours. Where the tool put context above it, it
-/// was one step of several, so that it proves nothing of the others.
+/// Returns our own error out of a chain of foreign ones. If the tool added context, the error was
+/// one step of several and proves nothing about the others.
 fn ours_below(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     let mut bare = true;
     for link in links(error) {
@@ -192,8 +192,8 @@ fn describe(error: &(dyn StdError + 'static), text: &mut String) {
     *text = links(error).fold(mem::take(text), without_address);
 }
 
-/// Converts the first link of an error's chain whose type is known. The result is as strong as if a
-/// tool service had met it on its own connection. `None` if no type is known.
+/// Converts the first link of an error's chain that has a known type. The result is as strong as if
+/// a tool service had met it on its own connection. `None` if no type is known.
 ///
 /// For [`KnownErrors::cause`](super::KnownErrors::cause) of an error that wraps one of another
 /// crate. The message may be empty: the caller has the texts of the chain.

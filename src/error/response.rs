@@ -110,11 +110,11 @@ impl ToolError {
     ///
     /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe
     /// that may have run. `execution` says whether this one has run: `not_started`, `unknown` or
-    /// `completed`. A timeout of a tool whose safety is not known is retryable, and its execution
-    /// is unknown: repeat it if the tool may run twice.
+    /// `completed`. A timeout is retryable if the safety of the tool is not known, and its
+    /// execution is unknown: repeat the call if the tool may run twice.
     ///
-    /// The feature `axum` makes a response of it by itself. Any other server takes it as it is;
-    /// this is hyper:
+    /// With the feature `axum` the error converts into a response. Other servers take the answer
+    /// directly; this is hyper:
     ///
     /// ```
     /// use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -186,14 +186,14 @@ impl ToolError {
     /// # }
     /// ```
     ///
-    /// A [`TokenExchange`](ErrorKind::TokenExchange) whose provider has refused the caller's own
-    /// token (`invalid_grant`, `invalid_token`) is a 401 with `WWW-Authenticate` (RFC 6750, section
-    /// 3).
+    /// A [`TokenExchange`](ErrorKind::TokenExchange) error after the provider refused the caller's
+    /// own token (`invalid_grant`, `invalid_token`) is a 401 with `WWW-Authenticate` (RFC 6750,
+    /// section 3).
     pub fn to_http(&self) -> Response<String> {
         self.to_http_as(self.http_status())
     }
 
-    /// The status of that answer.
+    /// Returns the status of that answer.
     pub(crate) fn http_status(&self) -> StatusCode {
         match self.is_by_token_of_caller() {
             true => StatusCode::UNAUTHORIZED,
@@ -201,7 +201,7 @@ impl ToolError {
         }
     }
 
-    /// The same with another status.
+    /// Returns the answer of [`to_http`](Self::to_http) with another status.
     pub(crate) fn to_http_as(&self, status: StatusCode) -> Response<String> {
         self.to_http_with(status, &json!({ "error": self.public_body() }))
     }
@@ -246,7 +246,8 @@ impl ToolError {
         safe(&self.0.rules, &self.model_message())
     }
 
-    /// What callers outside may see, as in the body of [`to_http`](Self::to_http).
+    /// Returns the fields that callers outside may see, as in the body of
+    /// [`to_http`](Self::to_http).
     pub fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
         if self.tool().is_none() {

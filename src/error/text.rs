@@ -1,10 +1,10 @@
-//! What an error's text means. The last resort: only for errors that no type explains, and only of
-//! what kind they are. No text proves anything: whether the tool ran stays unknown.
+//! Guesses the kind of an untyped error from its text. The last resort: a text never proves whether
+//! the tool ran.
 //!
-//! Two rules keep it from guessing. A number is a status only where the text says so (`HTTP 429`,
+//! Two rules limit wrong guesses. A number is a status only where the text says so (`HTTP 429`,
 //! `status code 503`, `404: Not Found`), so `took 429 ms` and `port 503` name no status. A phrase
-//! counts only as whole words, and a word that is as often a setting's name (`timeout`,
-//! `connect_timeout`, `rate limit`) not where the text talks about the setting.
+//! counts only as whole words. A word that often names a setting (`timeout`, `connect_timeout`,
+//! `rate limit`) does not count where the text talks about the setting.
 
 mod grpc;
 mod phrases;

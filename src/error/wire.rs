@@ -66,9 +66,9 @@ struct Wire {
     details: Option<Map<String, Value>>,
 }
 
-/// What a peer wrote: every text is redacted and cut again, and it is
-/// [inferred](Evidence::Inferred), so that no layer acts on its word that the tool did not run. For
-/// a peer of your own, say so yourself: [`ToolError::with_execution`].
+/// Reads an error that a peer wrote. Every text is redacted and cut again. The error is
+/// [inferred](Evidence::Inferred), so no layer trusts its claim that the tool did not run. For a
+/// peer that you trust, set [`ToolError::with_execution`].
 impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::deserialize(deserializer)?;

@@ -139,8 +139,8 @@ impl ToolError {
     }
 
     /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says.
-    /// With [`Execution::NotStarted`], an error that was [inferred](Evidence::Inferred) becomes a
-    /// leaf's word ([`Evidence::Word`]): retry layers then may repeat any call.
+    /// With [`Execution::NotStarted`], an [inferred](Evidence::Inferred) error becomes a reported
+    /// one ([`Evidence::Word`]): retry layers may then repeat any call.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
         self.edit(|e| {
@@ -161,8 +161,7 @@ impl ToolError {
         self.edit(|e| e.execution = Execution::NotStarted)
     }
 
-    /// Says that the call must not run twice, as one that is marked
-    /// [`Unsafe`](crate::ReplaySafety::Unsafe).
+    /// Marks the call as [unsafe](crate::ReplaySafety::Unsafe) to run twice.
     pub(crate) fn set_unsafe(&mut self) {
         self.change(|e| e.must_not_repeat = true);
     }

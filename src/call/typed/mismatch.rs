@@ -12,9 +12,9 @@ const MAX_STEPS: usize = 8;
 
 /// Why arguments do not fit, without a value of theirs.
 ///
-/// serde tells its errors by type before it makes texts of them: here only such texts are kept as
-/// are written in the program: names of fields and variants, the lengths of tuples, serde's own
-/// words for types. Any other text may have a value in it, in whatever way, so none is kept.
+/// serde passes its errors by type before it makes texts of them. Only texts that are written in
+/// the program are kept: names of fields and variants, the lengths of tuples, serde's own words for
+/// types. Any other text may contain a value, so none is kept.
 #[derive(Debug)]
 pub(super) struct Mismatch {
     text: String,
@@ -35,7 +35,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// To what is under a name, if the program knows it.
+    /// Returns the step to the field `name`: by its name if the program knows it, else as a key.
     pub(super) fn to(name: &str, known: &[&'static str]) -> Self {
         let known = known.iter().find(|known| **known == name);
         known.map_or(Self::Key, |known| Self::Name(known))
@@ -69,12 +69,12 @@ impl Mismatch {
         Self::new(format!("expected {expected}, not {}", a(kind(came))))
     }
 
-    /// The same in the words of a type.
+    /// Returns the mismatch of a type, in that type's words if they hold no value.
     pub(super) fn of_type(came: &Unexpected<'_>, expected: &dyn Expected) -> Self {
         plain(expected).map_or_else(Self::unfit, |expected| Self::expected(&expected, came))
     }
 
-    /// The same where an array is read that should have `declared` elements, and has `all`.
+    /// Adds the lengths, if an array of `all` elements should have `declared` elements.
     pub(super) fn of_length(mut self, declared: Option<usize>, all: usize) -> Self {
         if let (true, true, Some(declared)) = (self.path.is_empty(), self.is_length, declared) {
             self.text = format!("expected {declared} elements, not {all}");
@@ -82,7 +82,7 @@ impl Mismatch {
         self
     }
 
-    /// The same one step further out.
+    /// Puts `step` in front of the path.
     pub(super) fn under(mut self, step: Step) -> Self {
         self.path.push(step);
         self
@@ -103,7 +103,7 @@ impl Mismatch {
     }
 }
 
-/// Says what is wrong. A type that wraps this error in one of its own gets no values either.
+/// Prints the mismatch. A type that wraps this error in its own error gets no values either.
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -112,12 +112,12 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// What types of serde and of the standard library expect, in their own words.
+/// The texts by which types of serde and of the standard library name what they expect.
 const WORDS: &str = "a string, a borrowed string, a character, a boolean, a number, option, an array, \
     an object, any valid JSON value, IP address, IPv4 address, IPv6 address, socket address, \
     path string";
 
-/// The same of numbers: these words, alone or behind `a nonzero`.
+/// Such texts for numbers: one of these words, alone or behind `a nonzero`.
 const NUMBERS: &str = "u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64";
 
 /// How serde's words for types of the program begin, and what these types are in JSON: names of

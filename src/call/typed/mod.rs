@@ -56,7 +56,7 @@ impl ToolCall {
     /// own (`custom`, `expecting`, those of a `TryFrom`) may contain a value, so the error says
     /// only that the value does not fit. In the path, keys of maps and of flattened fields are `*`.
     pub fn arguments_as<'de, T: Deserialize<'de>>(&'de self) -> Result<T, ToolError> {
-        // Reading what is nested too deeply would overflow the stack.
+        // Reading arguments that are nested too deeply would overflow the stack.
         self.check()?;
         T::deserialize(Node(self.arguments_value())).or_else(|mismatch| {
             if self.arguments().is_empty() {

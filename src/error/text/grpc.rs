@@ -29,7 +29,7 @@ const NAMES: [&str; 17] = [
     "outofrange", "unimplemented", "internal", "unavailable", "dataloss", "unauthenticated",
 ];
 
-/// What tonic writes from 0.14 on, in the order of the numbers.
+/// The texts that tonic writes since 0.14, in the order of the numbers.
 const DESCRIPTIONS: [&str; 17] = [
     "The operation completed successfully",
     "The operation was cancelled",
@@ -53,11 +53,11 @@ const DESCRIPTIONS: [&str; 17] = [
 /// `UNKNOWN` has no meaning of its own: the description may have one.
 const UNKNOWN: i32 = 2;
 
-/// What the first code that the text names means.
+/// Returns the kind and the status of the first code in the text.
 pub(super) fn classify(text: &str) -> Option<(ErrorKind, Option<StatusCode>)> {
     let code = marked(text).or_else(|| numbered(text))?;
     let kind = ErrorKind::from_grpc_code(code).filter(|_| code != UNKNOWN)?;
-    // The peer's, not the tool: gRPC's own table makes a 404 of it.
+    // The peer's resource, not the tool: gRPC's own table maps the code to 404.
     let status = match code {
         5 => Some(StatusCode::NOT_FOUND),
         6 => Some(StatusCode::CONFLICT),
@@ -93,7 +93,8 @@ fn numbered(text: &str) -> Option<i32> {
     (rest.contains(": ") && code(rest)?.0 == number).then_some(number)
 }
 
-/// The code whose name or description the text begins with, perhaps in quotes, and what follows.
+/// Returns the code at the beginning of the text, by its name or description, perhaps in quotes,
+/// and the rest of the text.
 fn code(text: &str) -> Option<(i32, &str)> {
     let text = text.trim_start_matches(['\\', '"']);
     let described = |what: &&str| text.starts_with(*what);
