@@ -172,7 +172,6 @@
 
 pub mod answer;
 pub mod batch;
-mod bridge;
 #[cfg(feature = "tower")]
 pub mod builder;
 pub mod cache;
@@ -225,6 +224,9 @@ pub mod trace;
 pub mod transport;
 #[cfg(feature = "validate")]
 pub mod validate;
+
+// Last, so that the pages of calls and errors do not begin with the methods of bridges.
+mod bridge;
 
 #[doc(inline)]
 pub use self::{
