@@ -46,7 +46,7 @@ use super::{
     hosts, in_flight,
     options::Options,
     pages::pages,
-    upstream::{Program, Upstream},
+    upstream::{Server, Upstream},
 };
 
 /// How long the last answers have to go out when no call runs any more.
@@ -57,7 +57,7 @@ const FIRST: Duration = Duration::from_secs(10);
 
 pub(crate) struct Gateway {
     pub(crate) options: Options,
-    upstreams: [Upstream; 2],
+    upstreams: Vec<Upstream>,
     /// Who goes on trying to start a server, and who tells clients that one has come or gone.
     beside: JoinSet<()>,
     router: Router<McpAnswer>,
@@ -68,23 +68,35 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
-        Self::of(settings, Program::everything()?, Program::time()?).await
+    /// Starts the servers of the options. If there are none, starts those of the tests, with a
+    /// local tool.
+    pub(crate) async fn start(settings: Settings, options: Options) -> anyhow::Result<Self> {
+        let is_demo = options.servers.is_empty();
+        let servers = match is_demo {
+            true => Server::installed()?,
+            false => options.servers.clone(),
+        };
+        let gateway = Self::of(settings, servers, is_demo).await?;
+        Ok(Self { options, ..gateway })
     }
 
-    /// Starts the servers. One that does not start is no obstacle.
+    /// Starts the servers. One that does not start does not keep the others from it.
     pub(crate) async fn of(
         settings: Settings,
-        everything: Program,
-        time: Program,
+        servers: Vec<Server>,
+        has_local_tool: bool,
     ) -> anyhow::Result<Self> {
         // Arguments that do not fit a tool's schema are refused, and not sent.
         let schemas = Schemas::new();
-        let everything = Upstream::new("everything", everything, &schemas)?;
-        let time = Upstream::new("time", time, &schemas)?;
-        Catalog::new([definition()]).put_schemas(&schemas);
+        let mut router = mcp::router();
+        if has_local_tool {
+            Catalog::new([definition()]).put_schemas(&schemas);
+            router = router.described_tool(mcp::definition(definition()), tool_fn(count_words));
+        }
+        let upstreams = servers.into_iter().map(|s| Upstream::new(s, &schemas));
+        let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
         let mut beside = JoinSet::new();
-        for server in [&everything, &time] {
+        for server in &upstreams {
             match timeout(FIRST, server.service.connect()).await {
                 Ok(Ok(_)) => continue,
                 Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
@@ -95,16 +107,16 @@ impl Gateway {
 
         let metrics = Metrics::new();
         let health = settings.health_builder().build()?;
-        let router = mcp::router()
-            .described_tool(mcp::definition(definition()), tool_fn(count_words))
-            .server(
-                everything.name,
-                everything.service.clone(),
-                everything.tools.clone(),
-            )
-            .server(time.name, time.service.clone(), time.tools.clone())
-            .with_health(&health)
-            .build()?;
+        for Upstream {
+            name,
+            service,
+            tools,
+            ..
+        } in upstreams.iter().cloned()
+        {
+            router = router.server(name, service, tools);
+        }
+        let router = router.with_health(&health).build()?;
         let layers = settings
             .stack()
             .with_classifier(McpClassifier::new())
@@ -116,13 +128,13 @@ impl Gateway {
         // MCP and plain HTTP share one stack: breakers, budgets, metrics, and the end.
         let handler = GatewayHandler::new(stack, router.clone());
         let routes = Routes::new(handler.stack());
-        for server in [&everything, &time] {
+        for server in &upstreams {
             handler.follow(&server.tools);
         }
         beside.spawn(handler.follow_health(&health));
         Ok(Self {
             options: Options::default(),
-            upstreams: [everything, time],
+            upstreams,
             beside,
             routes: routes.with_identity(router.clone()),
             router,

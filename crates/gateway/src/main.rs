@@ -24,7 +24,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable,
+    error::ErrorKind,
+};
 use tokio::{
     net::TcpListener,
     signal,
@@ -78,7 +81,13 @@ fn main() -> ExitCode {
             program: Some(Program::Wrap(options)),
             ..
         }) => wrap::main(options),
-        Ok(CommandLine { options, .. }) => serve(options),
+        Ok(CommandLine { options, .. }) => match options.name_used_twice() {
+            Some(name) => {
+                let text = format!("two servers have the name '{name}'");
+                say(&CommandLine::command().error(ErrorKind::ValueValidation, text))
+            }
+            None => serve(options),
+        },
         Err(error) => say(&error),
     }
 }
@@ -133,8 +142,7 @@ async fn run(options: Options, log: &Output) -> anyhow::Result<()> {
     let address = format!("127.0.0.1:{}", options.port);
     let listener = TcpListener::bind(&address).await.context(address)?;
     let signals = signals(log.clone())?;
-    let mut gateway = Gateway::start(settings).await?;
-    gateway.options = options;
+    let gateway = Gateway::start(settings, options).await?;
 
     let here = format!("http://{}", listener.local_addr()?);
     log.say(format_args!("{} tools at", gateway.tools().len()));

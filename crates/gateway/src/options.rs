@@ -1,9 +1,18 @@
 //! The settings of the gateway beside those of its layers.
 
-use super::hosts::LOOPBACK;
+use std::{collections::HashSet, sync::Arc};
+
+use super::{hosts::LOOPBACK, upstream::Server};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
+    /// Starts an MCP server that talks over stdin and stdout, and offers its tools as NAME__TOOL
+    ///
+    /// It may be given several times. Quotes and backslashes in COMMAND are as in a shell, but
+    /// there are no variables, pipes or patterns: `files=npx -y SERVER "/my files"`. The server has
+    /// the environment and the directory of the gateway.
+    #[arg(long = "server", value_name = "NAME=COMMAND", verbatim_doc_comment)]
+    pub(crate) servers: Vec<Server>,
     /// Listens at this port of 127.0.0.1; 0 takes any free one
     #[arg(long, env = "PORT", default_value_t = Self::default().port)]
     pub(crate) port: u16,
@@ -42,6 +51,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            servers: Vec::new(),
             port: 8931,
             hosts: Vec::new(),
             sessions: 1000,
@@ -52,6 +62,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns a name that two servers have.
+    pub(crate) fn name_used_twice(&self) -> Option<&Arc<str>> {
+        let mut seen = HashSet::new();
+        let mut names = self.servers.iter().map(|server| &server.name);
+        names.find(|name| !seen.insert(*name))
+    }
+
     /// Returns all hosts that requests may name, those of this machine first.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(|host| host.trim());

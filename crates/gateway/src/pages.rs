@@ -21,7 +21,7 @@ use super::upstream::Upstream;
 
 /// `/health` and `/metrics`.
 pub(crate) fn pages(
-    upstreams: [Upstream; 2],
+    upstreams: Vec<Upstream>,
     health: Health,
     metrics: Metrics,
     draining: Arc<AtomicBool>,

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     path::PathBuf,
     process::Stdio,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
@@ -30,7 +31,7 @@ pub(crate) const PING: Duration = Duration::from_secs(5);
 /// A server in a child process.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    pub(crate) name: &'static str,
+    pub(crate) name: Arc<str>,
     pub(crate) service: McpReconnect,
     /// Its tools as they are now.
     pub(crate) tools: McpTools,
@@ -41,17 +42,15 @@ impl Upstream {
     /// Starts nothing yet: `McpReconnect::connect` does, or the first call.
     ///
     /// The schemas of its tools are kept in `schemas`.
-    pub(crate) fn new(
-        name: &'static str,
-        program: Program,
-        schemas: &Schemas,
-    ) -> Result<Self, ConfigError> {
+    pub(crate) fn new(server: Server, schemas: &Schemas) -> Result<Self, ConfigError> {
+        let Server { name, program } = server;
         // The program started the server, so its annotations are believed, replay safety included.
-        let catalog = Catalog::default().with_server(name).trust_annotations(true);
+        let catalog = Catalog::default().with_server(Arc::clone(&name));
+        let catalog = catalog.trust_annotations(true);
         let tools = McpTools::new(catalog).with_schemas(schemas);
         let pid = Arc::new(AtomicU32::new(0));
         let (list, running) = (tools.clone(), Arc::clone(&pid));
-        let service = McpReconnect::new(name, move || {
+        let service = McpReconnect::new(Arc::clone(&name), move || {
             let (program, list, running) = (program.clone(), list.clone(), Arc::clone(&running));
             async move { connect(program, list, &running).await }
         });
@@ -109,12 +108,61 @@ async fn connect(
     Ok((client, service))
 }
 
+/// A server's name, and the command that starts it.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) name: Arc<str>,
+    pub(crate) program: Program,
+}
+
 /// A command line.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Program {
-    pub(crate) file: &'static str,
+    pub(crate) file: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
+}
+
+impl Server {
+    /// Returns those that `tests/run` installs.
+    pub(crate) fn installed() -> anyhow::Result<Vec<Self>> {
+        Ok(vec![
+            Self::new("everything", Program::everything()?),
+            Self::new("time", Program::time()?),
+        ])
+    }
+
+    pub(crate) fn new(name: &str, program: Program) -> Self {
+        let name = name.into();
+        Self { name, program }
+    }
+}
+
+/// Reads `NAME=COMMAND`, as a shell reads words. No shell runs the command.
+impl FromStr for Server {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, command) = text.split_once('=').ok_or("there is no `=`")?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        // The router splits `{name}__{tool}` at the first two underscores.
+        if name.is_empty() || !name.chars().all(is_plain) || format!("{name}_").contains("__") {
+            return Err(
+                "NAME takes ASCII letters, digits, `-`, `.` and single `_`, not at its end",
+            );
+        }
+        let words = shlex::split(command).ok_or("COMMAND has a quote that does not end")?;
+        let mut words = words.into_iter().map(OsString::from);
+        let file = words.next().filter(|file| !file.is_empty());
+        Ok(Self::new(
+            name,
+            Program {
+                file: file.ok_or("COMMAND names no program")?,
+                arguments: words.collect(),
+                environment: Vec::new(),
+            },
+        ))
+    }
 }
 
 impl Program {
@@ -124,7 +172,7 @@ impl Program {
             "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js",
         )?;
         Ok(Self {
-            file: "node",
+            file: "node".into(),
             arguments: vec![script.into(), "stdio".into()],
             environment: Vec::new(),
         })
@@ -134,7 +182,7 @@ impl Program {
     pub(crate) fn time() -> anyhow::Result<Self> {
         let arguments = ["-m", "mcp_server_time", "--local-timezone", "UTC"];
         Ok(Self {
-            file: "python3",
+            file: "python3".into(),
             arguments: arguments.map(OsString::from).into(),
             environment: vec![("PYTHONPATH", installed("mcp-servers-python")?.into())],
         })
@@ -146,7 +194,7 @@ pub(crate) fn installed(path: &str) -> anyhow::Result<PathBuf> {
     let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")).join(path);
     anyhow::ensure!(
         there.exists(),
-        "the MCP servers are not installed: run `tests/run --no-run` once; it puts them under target/"
+        "the MCP servers are not installed: name some by `--server`, or run `tests/run --no-run` once"
     );
     Ok(there)
 }

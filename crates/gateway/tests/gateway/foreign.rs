@@ -13,6 +13,7 @@ use tower_toolcall::settings::Settings;
 use crate::{
     gateway::Gateway,
     kit::{Running, beside},
+    options::Options,
 };
 
 const ROUTES: [(Method, &str); 9] = [
@@ -28,7 +29,9 @@ const ROUTES: [(Method, &str); 9] = [
 ];
 
 async fn start(hosts: &[&str]) -> Running {
-    let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
+    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
+        .await
+        .unwrap();
     let hosts = hosts.iter().map(|&host| host.to_owned());
     gateway.options.hosts.extend(hosts);
     Running::serve(gateway).await

@@ -13,7 +13,7 @@ use crate::{
     gateway::Gateway,
     kill::{at_rest, at_rest_with, settings},
     kit::{LIMIT, Running, alone, rpc},
-    upstream::Program,
+    upstream::{Program, Server},
 };
 
 /// What the server does with a call.
@@ -41,7 +41,7 @@ const CALLERS: u64 = 8;
 fn hostile() -> Program {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/hostile.py");
     Program {
-        file: "python3",
+        file: "python3".into(),
         arguments: vec![OsString::from(script)],
         environment: Vec::new(),
     }
@@ -154,7 +154,9 @@ async fn a_server_may_send_whatever_it_likes() {
     let mut settings = settings();
     settings.circuit_breaker.enabled = false;
     settings.health.refusal = false;
-    let gateway = Gateway::of(settings, hostile(), Program::time().unwrap()).await;
+    let mut servers = Server::installed().unwrap();
+    servers[0].program = hostile();
+    let gateway = Gateway::of(settings, servers, true).await;
     let gateway = Running::serve(gateway.unwrap()).await;
     // Everything has been there once.
     load(&gateway, Duration::from_secs(3)).await;

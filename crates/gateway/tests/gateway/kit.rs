@@ -15,7 +15,7 @@ use tokio::{
 };
 use tower_toolcall::settings::Settings;
 
-use crate::{gateway::Gateway, upstream::Upstream};
+use crate::{gateway::Gateway, options::Options, upstream::Upstream};
 
 /// The longest wait for anything. It only ends a test that hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(settings: Settings) -> Self {
-        Self::serve(Gateway::start(settings).await.unwrap()).await
+        Self::serve(Gateway::start(settings, Options::default()).await.unwrap()).await
     }
 
     /// With all its servers there: on a busy machine some need long to start.
@@ -77,7 +77,7 @@ impl Running {
 
     pub(crate) fn upstream(&self, name: &str) -> &Upstream {
         let mut all = self.upstreams.iter();
-        all.find(|server| server.name == name).unwrap()
+        all.find(|server| *server.name == *name).unwrap()
     }
 
     /// As Ctrl-C does.

@@ -16,7 +16,8 @@ use tower_toolcall_mcp::ERROR_META;
 use crate::{
     gateway::Gateway,
     kit::{LIMIT, Running, alone, beside, in_use, rpc},
-    upstream::Program,
+    options::Options,
+    upstream::{Program, Server},
     wire::{call, session},
 };
 
@@ -96,7 +97,9 @@ async fn calls_in_flight_have_their_answers_before_it_stops() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_beyond_the_bound_are_refused() {
     let _beside = beside().await;
-    let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
+    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
+        .await
+        .unwrap();
     gateway.options.calls = 2;
     let gateway = Running::serve(gateway).await;
     let calls = long_calls(&gateway, 3);
@@ -185,7 +188,9 @@ async fn fifty_calls(gateway: &Running, seconds: [u64; 2]) -> Vec<Asked> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     let _alone = alone().await;
-    let mut gateway = Gateway::start(Settings::gateway()).await.unwrap();
+    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
+        .await
+        .unwrap();
     let grace = Duration::from_secs(6);
     gateway.options.grace = grace.as_secs();
     let gateway = Running::serve(gateway).await;
@@ -258,10 +263,11 @@ async fn a_server_may_come_late() {
     let mut program = Program::everything().unwrap();
     let script = OsString::from("test -e \"$0\" && exec node \"$@\"");
     let arguments = ["-c".into(), script, flag.clone().into_os_string()];
-    program.file = "sh";
+    program.file = "sh".into();
     program.arguments.splice(0..0, arguments);
-    let settings = Settings::gateway();
-    let gateway = Gateway::of(settings, program, Program::time().unwrap()).await;
+    let mut servers = Server::installed().unwrap();
+    servers[0].program = program;
+    let gateway = Gateway::of(Settings::gateway(), servers, true).await;
     let gateway = Running::with_any(gateway.unwrap()).await;
     let since = Instant::now();
     while !gateway.upstream("time").service.is_connected() {

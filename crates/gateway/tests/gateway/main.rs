@@ -12,6 +12,7 @@ mod kill;
 mod kit;
 mod life;
 mod log;
+mod servers;
 mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]

@@ -32,6 +32,7 @@ async fn listed(arguments: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn help_lists_all_options_of_the_gateway() {
     let options = [
+        "--server",
         "--port",
         "--hosts",
         "--sessions",
@@ -113,6 +114,47 @@ async fn wrong_values_are_errors_that_name_the_option() {
             "{said}"
         );
     }
+}
+
+#[tokio::test]
+async fn wrong_servers_are_errors_that_name_what_is_wrong() {
+    for (servers, wrong) in [
+        (&["time"][..], "there is no `=`"),
+        (&["=npx time"], "NAME takes"),
+        (&["my time=npx time"], "NAME takes"),
+        (&["my__time=npx time"], "NAME takes"),
+        (&["time_=npx time"], "NAME takes"),
+        (&["zeit\u{e9}=npx time"], "NAME takes"),
+        (&["time="], "COMMAND names no program"),
+        (&["time=  "], "COMMAND names no program"),
+        (&["time='' time"], "COMMAND names no program"),
+        (&["time=npx 'time"], "a quote that does not end"),
+        (&["time=npx \"time"], "a quote that does not end"),
+        (
+            &["a=npx", "time=one", "b=npx", "time=two"],
+            "two servers have the name 'time'",
+        ),
+    ] {
+        let options = servers.iter().flat_map(|server| ["--server", server]);
+        let (code, printed, said) = run(&options.collect::<Vec<_>>()).await;
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
+        assert!(
+            said.contains(wrong) && said.contains("server"),
+            "{wrong}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_server_is_shown_without_its_secrets() {
+    let secret = "sk-live-51Habcdefghijklmnopqrstuv";
+    let server = format!("time=npx time --api-key {secret} 'x");
+    let (code, _, said) = run(&["--server", &server]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("--server") && !said.contains(secret),
+        "{said}"
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,106 @@
+//! The servers that a command line names.
+
+use std::{env, fs, process::Stdio};
+
+use rmcp::{
+    RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService,
+    transport::StreamableHttpClientTransport,
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::{
+    kit::{LIMIT, beside},
+    upstream::installed,
+};
+
+/// The program, whose log is read.
+struct Program {
+    _child: Child,
+    log: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(servers: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+        command.args(["--port", "0"]).env("NO_COLOR", "1");
+        command.args(servers.iter().flat_map(|server| ["--server", server]));
+        command.env("PYTHONPATH", installed("mcp-servers-python").unwrap());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let log = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { _child: child, log }
+    }
+
+    /// Returns the next line of the log that has these words.
+    async fn line(&mut self, words: &str) -> String {
+        let line = async {
+            loop {
+                let line = self.log.next_line().await.unwrap();
+                let line = line.unwrap_or_else(|| panic!("no line has {words:?}"));
+                if line.contains(words) {
+                    return line;
+                }
+            }
+        };
+        let line = timeout(LIMIT, line).await;
+        line.unwrap_or_else(|_| panic!("no line has {words:?}"))
+    }
+
+    async fn client(&mut self) -> RunningService<RoleClient, ()> {
+        let line = self.line("/mcp ").await;
+        let url = line.split_whitespace().next().unwrap().to_owned();
+        ().serve(StreamableHttpClientTransport::from_uri(url))
+            .await
+            .unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_of_the_command_line_are_offered_instead_of_those_of_the_tests() {
+    let _beside = beside().await;
+    let folder = env::temp_dir().join(format!("gateway \'servers\' {}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrap/server.py");
+    let copy = folder.join("a server.py");
+    fs::copy(script, &copy).unwrap();
+    let own = format!("own=python3 \"{}\"", copy.display());
+    let time = "time=env TZ=UTC python3 -m mcp_server_time --local-timezone=UTC";
+    let mut program = Program::start(&[&own, time]);
+    let client = program.client().await;
+
+    let tools = client.list_all_tools().await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
+    let is_named = |name: &&str| name.starts_with("own__") || name.starts_with("time__");
+    assert!(names.iter().all(is_named), "{names:?}");
+    for (tool, arguments, said) in [
+        ("own__echo", json!({ "message": "hello" }), "hello"),
+        (
+            "time__get_current_time",
+            json!({ "timezone": "UTC" }),
+            "+00:00",
+        ),
+    ] {
+        let arguments = arguments.as_object().unwrap().clone();
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let result = client.call_tool(params).await.unwrap();
+        let text = &result.content[0].as_text().unwrap().text;
+        assert!(text.contains(said), "{tool}: {text}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_program_is_missing_is_named_in_the_log() {
+    let _beside = beside().await;
+    let time = "time=python3 -m mcp_server_time --local-timezone UTC";
+    let mut program = Program::start(&["lost=no-such-program --port 1", time]);
+    let line = program.line("lost is not there yet").await;
+    assert!(line.contains("No such file"), "{line}");
+    let tools = program.client().await.list_all_tools().await.unwrap();
+    assert!(tools.iter().any(|tool| tool.name == "time__convert_time"));
+}
