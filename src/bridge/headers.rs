@@ -85,7 +85,7 @@ impl ToolCall {
 /// The deadline of a request that arrives now.
 pub(super) fn deadline_of(headers: &HeaderMap) -> Option<Instant> {
     let ms = the_only(headers, ENVOY_TIMEOUT_MS).and_then(digits)?;
-    // Zero is no limit.
+    // Zero means no limit.
     let timeout = (ms > 0).then_some(Duration::from_millis(ms))?;
     Instant::now().checked_add(timeout)
 }
@@ -159,7 +159,7 @@ mod tests {
         assert!(!call.is_deadline_untrusted());
     }
 
-    /// V3: nobody has asked for it.
+    /// V3: without a setting.
     #[test]
     fn a_deadline_in_a_header_is_not_taken_by_itself() {
         let mut headers = HeaderMap::new();

@@ -75,7 +75,7 @@ impl<C> RetryPolicy<C> {
         match self.decide(call, Err(&mut error)) {
             Some(at) => (error, Some(at)),
             None => {
-                // A refusal of ours is no attempt.
+                // Our own refusal does not count as an attempt.
                 let unsent = u32::from(error.is_own_refusal());
                 let sent = call.attempt().saturating_sub(unsent);
                 (attempts::last(call, Claim::Retry, sent, error), None)

@@ -1,15 +1,15 @@
-//! Pages to read: how to build, order, test and judge a stack. There is nothing to call here.
+//! Pages to read: how to build, order, test and judge a stack. This module has no items to call.
 //!
 //! | page | answers |
 //! |---|---|
-//! | [`start`] | How do I build a stack, and what is each layer for? |
+//! | [`start`] | How do I build a stack, and why each layer? |
 //! | [`order`] | Which layer goes where? |
 //! | [`does_not_compile`] | What does the compiler mean? |
 //! | [`testing`] | How do I test my tools, and my stack? |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
-//! | [`strangers`] | What can a caller do who is not trusted? |
-//! | [`laws`] | What do all layers keep to, and which test shows it? |
+//! | [`strangers`] | What can an untrusted caller do? |
+//! | [`laws`] | What do all layers guarantee, and which test shows it? |
 //! | [`reliability`] | How is it tested beyond that? |
 //! | [`cost`] | What does it cost? |
 //! | [`stability`] | What may a new version change? |

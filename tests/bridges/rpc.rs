@@ -90,9 +90,9 @@ async fn bad_requests_have_the_codes_of_the_specification() {
         {"error":{"code":-32601,"message":"Method not found"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32602,"message":"`params` is not an object"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32602,"message":"`params` is not an object"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
-        {"error":{"code":-32602,"message":"`params` has too many levels, or a number or an escape that nobody can read"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or an invalid number or escape"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or an invalid number or escape"},"id":5,"jsonrpc":"2.0"}
+        {"error":{"code":-32602,"message":"`params` has too many levels, or an invalid number or escape"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32602,"message":"`params` is not an object"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}
         {"error":{"code":-32600,"message":"Invalid Request"},"id":5,"jsonrpc":"2.0"}

@@ -42,16 +42,16 @@
 //! [`with_grpc_deadline`](crate::ToolCall::with_grpc_deadline) it is the call's deadline too, and a
 //! [`DeadlineLayer`](crate::deadline) ends the call earlier by its reserve, so that the stack's own
 //! answer is there first. The reserve is a tenth of a short `grpc-timeout`: below 100 ms that is
-//! less than 10 ms, and tonic's answer may be first. No deadline is taken without it, and it says
-//! whether the client is trusted: deadlines of strangers tell a circuit breaker nothing.
+//! less than 10 ms, and tonic's answer may be first. Without it no deadline is taken. Its argument
+//! says whether the client is trusted, because a circuit breaker ignores deadlines of untrusted
+//! callers.
 //!
 //! The names of tools and servers in a request are the client's: resolve them by an [identity
 //! layer](crate::identity).
 //!
-//! Whose a call is, a method says:
-//! [`with_request_extensions`](crate::ToolCall::with_request_extensions) takes up the
-//! [`VerifiedCaller`](crate::VerifiedCaller) that an interceptor has put into the request's
-//! extensions; else set the peer's address as the session id, as [not
+//! [`with_request_extensions`](crate::ToolCall::with_request_extensions) sets the principal of a
+//! call: it takes the [`VerifiedCaller`](crate::VerifiedCaller) that an interceptor has put into
+//! the request's extensions. If there is none, set the peer's address as the session id, as [not
 //! verified](crate::ToolCall::with_unverified_ids).
 //!
 //! # A status from an error
@@ -67,13 +67,12 @@
 //!
 //! # An error from a status
 //!
-//! Of a client's call, for tools that speak gRPC. `From`, and the search through source chains
-//! ([`recognise`]), know:
+//! For tools that speak gRPC. `From` and the search through source chains ([`recognise`]) convert:
 //!
 //! | status | kind |
 //! |---|---|
-//! | one that was made of a [`ToolError`](crate::ToolError) in this process | the same error |
-//! | one that a peer with this crate made of an error | that kind and its code; its `Cancelled` is `Upstream` |
+//! | made from a [`ToolError`](crate::ToolError) in this process | the same error |
+//! | made from an error by a peer that uses this crate | that kind and its code; its `Cancelled` is `Upstream` |
 //! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's |
 //! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` |
 //! | `CANCELLED` with a cause met on this side: the connection is gone | `ConnectionFailed` |
@@ -81,9 +80,9 @@
 //! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` |
 //! | any other | [by its code](crate::ErrorKind::from_grpc_code); `NOT_FOUND` has the status 404, as the tool is there |
 //!
-//! Whether the tool ran is unknown, whatever the code and the delay: a tool may have met the status
+//! Whether the tool ran is unknown, whatever the code and the delay. A tool may have met the status
 //! in the middle of its work, and a server may answer `RESOURCE_EXHAUSTED` or `UNAVAILABLE` after
-//! its own. More is believed where the tool service says whose word it is:
+//! its own work. Two wrappers of the tool service prove more:
 //!
 //! | status | [`transport`](crate::transport) around the client | [`from_trusted_peer`] |
 //! |---|---|---|
@@ -99,11 +98,11 @@
 //!
 //! # Errors, cancellation
 //!
-//! Nothing here fails, whatever a peer writes. But tonic's own client panics (0.14) over a
-//! `grpc-status-details-bin` that is no base64, before there is a status: put a
-//! [`CatchPanicLayer`](crate::catch_panic) around tools that ask peers you do not trust.
+//! These conversions never fail, whatever a peer writes. But tonic's own client (0.14) panics if
+//! `grpc-status-details-bin` is not base64: put a [`CatchPanicLayer`](crate::catch_panic) around
+//! tools that call untrusted peers.
 //!
-//! A client that cancels, or is gone, drops its method's future, and with it the call.
+//! If a client cancels or disconnects, its method's future is dropped, and with it the call.
 
 use std::{collections::HashMap, error::Error as StdError, sync::Arc, time::Duration};
 
@@ -166,7 +165,7 @@ impl KnownErrors for Errors {
         on_wire(error)
     }
 
-    /// A status that was made of our own error shares its verdict.
+    /// Returns whether the status was made from our own error, so that this error decides.
     fn is_transparent(&self, error: &(dyn StdError + 'static)) -> bool {
         let source = error.downcast_ref::<Status>().and_then(StdError::source);
         source.is_some_and(|source| source.is::<ToolError>())
@@ -225,7 +224,7 @@ type ReadInfo = fn(Code, &ErrorInfo, String) -> Option<ToolError>;
 
 fn of_status(status: &Status, read: ReadInfo) -> ToolError {
     let message = text(status);
-    // What came over the wire has no source; what this side met has one.
+    // A status from the connection has no source; an error met on this side has one.
     if let Some(cause) = status.source().and_then(known_by_type) {
         return cause.with_message(&message);
     }
@@ -313,7 +312,7 @@ fn from_peer(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError>
     Some(error)
 }
 
-/// The same, with whether its tool ran.
+/// Converts the status of a trusted peer, with its claim of whether the tool ran.
 fn from_trusted(code: Code, info: &ErrorInfo, message: String) -> Option<ToolError> {
     let error = from_peer(code, info, message)?;
     let execution = info.metadata.get("execution");
@@ -323,7 +322,7 @@ fn from_trusted(code: Code, info: &ErrorInfo, message: String) -> Option<ToolErr
     })
 }
 
-/// A value that its name stands for.
+/// Returns the value of a name.
 fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
     let name: StrDeserializer<'a, Error> = name.into_deserializer();
     T::deserialize(name).ok()

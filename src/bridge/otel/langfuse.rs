@@ -53,7 +53,7 @@ pub trait Adds {
     /// Adds attributes to the span of a call, or of an attempt, that begins.
     fn on_start(&self, call: &ToolCall, span: &Span);
 
-    /// Adds attributes to the span of one that has ended.
+    /// Adds attributes to the span of a call, or of an attempt, that has ended.
     fn on_end<Res>(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span);
 }
 

@@ -24,12 +24,12 @@
 //! `tool.reused` have no series for a tool before its first such event.
 //!
 //! The two histograms are those of the semantic conventions (in development), with their buckets.
-//! The first one times every call, refused ones too: `error.type` tells them apart (`timeout`,
-//! `circuit_open`, ...; for errors of an MCP server it is the
-//! [kind's](crate::ErrorKind::error_type) and not the JSON-RPC code that the span has). The second
-//! one is recorded for calls that have a server and were sent, unless [switched
-//! off](OtelMetrics::with_mcp); above a retry layer it times the call with all its attempts. Names
-//! are bounded and redacted [as everywhere](crate::tool_metrics#bounds).
+//! The first one times every call, refused ones too. `error.type` distinguishes them (`timeout`,
+//! `circuit_open`, ...); for errors of an MCP server it is the
+//! [kind's](crate::ErrorKind::error_type), not the JSON-RPC code of the span. The second one is
+//! recorded for calls that have a server and were sent, unless [switched
+//! off](OtelMetrics::with_mcp); outside a retry layer it times the call with all its attempts.
+//! Names are bounded and redacted [as everywhere](crate::tool_metrics#bounds).
 //!
 //! # Other systems' names
 //!
@@ -100,7 +100,7 @@ pub struct OtelMetrics {
     mcp: bool,
 }
 
-/// What is recorded under other systems' names: durations in milliseconds, and the counters.
+/// The instruments under other systems' names: durations in milliseconds, and the counters.
 #[derive(Clone, Debug)]
 struct Aliases {
     duration: Histogram<f64>,

@@ -84,7 +84,8 @@
 //! }
 //! ```
 //!
-//! With these crates, whose versions belong together (`tracing-opentelemetry` is always one ahead):
+//! It needs these crates, in versions that belong together (`tracing-opentelemetry` is always one
+//! ahead):
 //!
 //! ```toml
 //! opentelemetry = "0.33"
@@ -147,7 +148,7 @@
 //! | name | `gen_ai.tool.name` | `TraceLayer` |
 //! | input | `gen_ai.tool.call.arguments`, redacted | `TraceLayer` ([`with_arguments`](crate::trace::TraceLayer::with_arguments)) |
 //! | output | `gen_ai.tool.call.result`, redacted | `TraceLayer`, if [`with_output`](crate::trace::TraceLayer::with_output) asks for it |
-//! | level | the span's status, and `langfuse.observation.level` where it is no `ERROR` | `TraceLayer`, [`LangfuseHooks`] |
+//! | level | the span's status, and `langfuse.observation.level` where that is not `ERROR` | `TraceLayer`, [`LangfuseHooks`] |
 //! | status message | the span's status | `TraceLayer` |
 //! | session | `session.id`, on every span, attempts too (`gen_ai.conversation.id` is on those of calls alone) | `TraceLayer`, from [`with_session_id`](crate::ToolCall::with_session_id) |
 //! | user | `user.id`, on every span | [`LangfuseHooks`], from [`UserId`] |
@@ -160,9 +161,8 @@
 //! Out: `McpService`, with the feature `otel` of `tower-toolcall-mcp`, puts the context of the span
 //! in which it runs, the attempt's if there is one, into the request's `_meta` (`traceparent`,
 //! `tracestate`, `baggage`; `McpService::with_propagation` switches it off). A tool that speaks
-//! HTTP calls [`inject_headers`]. The global propagator decides what is written, as W3C trace
-//! context if none is set. Without a valid context nothing is written, and what is there already is
-//! never overwritten.
+//! HTTP calls [`inject_headers`]. The global propagator writes the context; without one it is W3C
+//! trace context. An invalid context is not written, and existing fields are never overwritten.
 //!
 //! In: the handler of a server finds its caller with [`parent_from_meta`] or
 //! [`parent_from_headers`], and continues the trace with a span of its own ([`set_parent`]), or

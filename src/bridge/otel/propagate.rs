@@ -82,8 +82,8 @@ pub fn parent_from_headers(headers: &HeaderMap) -> Option<Context> {
     })
 }
 
-/// The context that goes out with a call: that of the current span, or, where tracing has none, the
-/// one that OpenTelemetry itself calls current. None if it is not valid.
+/// Returns the context to send with a call: the current span's, or OpenTelemetry's own current
+/// context if tracing has none. `None` if it is not valid.
 fn current() -> Option<Context> {
     let valid = |cx: &Context| cx.span().span_context().is_valid();
     Some(Span::current().context())
@@ -91,7 +91,7 @@ fn current() -> Option<Context> {
         .or_else(|| Some(Context::current()).filter(valid))
 }
 
-/// The propagator that is configured for the process, or W3C trace context where none is.
+/// Calls `f` with the propagator of the process, or with that of W3C trace context.
 fn with_propagator<T>(mut f: impl FnMut(&dyn TextMapPropagator) -> T) -> T {
     global::get_text_map_propagator(|configured| match configured.fields().next() {
         Some(_) => f(configured),

@@ -1,6 +1,6 @@
 //! A stack behind HTTP and JSON-RPC 2.0, with [axum](https://docs.rs/axum).
 //!
-//! [`Routes`] makes a router of any stack whose answers can be serialised:
+//! [`Routes`] makes a router of any stack with answers that can be serialised:
 //!
 //! | route | takes | answers |
 //! |---|---|---|
@@ -10,15 +10,13 @@
 //!
 //! # Names
 //!
-//! Requests name tools, and servers. What exists a table of tools knows: with
-//! [`Routes::with_identity`], and a `Router` for a table, the names in requests
-//! are resolved before the stack, however they are spelled, and those that do not exist are refused
-//! with the ones that are near. Then layers have one key for each tool, and none for names that
-//! callers invent.
+//! Requests name tools and servers. With [`Routes::with_identity`] and a table of tools (a
+//! `Router`, for example), names are resolved before the stack, in any spelling. Unknown names are
+//! refused, with similar names as suggestions. So layers have one key for each tool, and none for
+//! names that callers invent.
 //!
-//! Without a table no server is taken from a request: one that names a server is refused, 404 or
-//! -32602. Peers of an own mesh, which have resolved the names, may be
-//! [trusted](Routes::trust_servers).
+//! Without a table, a request that names a server is refused with 404 or -32602. Peers of your own
+//! mesh, which have resolved the names, may be [trusted](Routes::trust_servers).
 //!
 //! ```
 //! use tower::{ServiceBuilder, service_fn};
@@ -41,9 +39,9 @@
 //! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a
 //! [`ToolError`](crate::ToolError) or a [`ToolResult`](crate::ToolResult) is a response.
 //!
-//! A client that hangs up drops its call: the tool is cancelled, as by a timeout. Over HTTP/1 hyper
-//! notices it only of a client that has sent nothing behind its request; of others the stack's
-//! timeout or deadline ends the call.
+//! When a client disconnects, its call is dropped: the tool is cancelled, as by a timeout. Over
+//! HTTP/1 hyper notices this only if the client has sent nothing after its request. Otherwise the
+//! stack's timeout or deadline ends the call.
 //!
 //! # Example
 //!
@@ -98,28 +96,30 @@
 //! The body is JSON, at most axum's limit, which is 2 MB unless
 //! [`DefaultBodyLimit`](https://docs.rs/axum/latest/axum/extract/struct.DefaultBodyLimit.html) sets
 //! another; the arguments have at most [`MAX_DEPTH`](crate::MAX_DEPTH) levels. The body has at most
-//! [`MAX_VALUES`](crate::MAX_VALUES) values, those of all calls of a batch included: they are
-//! counted before they are parsed. The names of tool and server
-//! [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments. `content-type:
-//! application/json` is asked for even then: a page of a foreign site cannot send it without asking
-//! first. [`with_request_headers`] has the headers that are taken up; a deadline is taken [by
-//! setting](Routes::with_deadlines) only. What is wrong is a [`Rejection`]: 400, 413 or 415, with
-//! the same body as an error. Another method than `POST` is one as well, with 405.
+//! [`MAX_VALUES`](crate::MAX_VALUES) values, over all calls of a batch; they are counted before
+//! they are parsed. The names of tool and server have at most
+//! [`MAX_NAME_BYTES`](crate::MAX_NAME_BYTES). An empty body means no arguments.
+//! `content-type: application/json` is required even then, because a browser lets no page of
+//! another site send it without a preflight request. [`with_request_headers`] lists the headers
+//! that are read; a deadline is read only [if configured](Routes::with_deadlines). An invalid
+//! request is a [`Rejection`]: 400, 413 or 415, with the same body as an error. So is any other
+//! method than `POST`, with 405.
 //!
-//! There is no authentication here: that is a layer of the router. So is what takes away an id that
-//! callers shall not choose.
+//! This module does not authenticate callers: add a layer to the router for that. Such a layer can
+//! also remove ids that callers must not choose.
 //!
-//! Whose a call is, its request's [extensions](crate::ToolCall::with_request_extensions) say: the
+//! The principal of a call comes from its request's
+//! [extensions](crate::ToolCall::with_request_extensions): the
 //! [`VerifiedCaller`](crate::VerifiedCaller) that an authentication layer has put there, else the
 //! address of the peer, which is [not verified](crate::ToolCall::with_unverified_ids). Serve
-//! `app.into_make_service_with_connect_info::<SocketAddr>()`, or there is no address, and callers
-//! share what [weak failures](crate::circuit_breaker#weak-failures) lead to.
+//! `app.into_make_service_with_connect_info::<SocketAddr>()`; otherwise the address is missing, and
+//! [weak failures](crate::circuit_breaker#weak-failures) of one caller count for all.
 //!
 //! # Hosts and origins
 //!
-//! A server on a user's machine, or in a private network, can be reached by the pages that browsers
-//! there show: under a name of the page's own site that is made to lead to the server (DNS
-//! rebinding). So refuse names that are not the server's, on all routes:
+//! Web pages in a local browser can reach a server on a user's machine or in a private network: a
+//! name of the page's own site is made to resolve to the server (DNS rebinding). So refuse names
+//! that are not the server's, on all routes:
 //!
 //! ```
 //! use axum::{
@@ -168,14 +168,13 @@
 //!
 //! # Answers
 //!
-//! A success is 200 with the tool's real answer and nothing around it; so is an error in the tool's
-//! own words, for example MCP's `isError`. An error of the stack is what
-//! [`to_http`](crate::ToolError::to_http) makes of it. An answer that is not JSON, or has more than
-//! [`MAX_DEPTH`](crate::MAX_DEPTH) levels, which clients could not read, is an error of the kind
-//! [`Reported`](crate::ErrorKind::Reported): the tool did run.
+//! A success is 200 with the tool's own answer; so is an error in the tool's own words, for example
+//! MCP's `isError`. An error of the stack is written by [`to_http`](crate::ToolError::to_http). An
+//! answer that is not JSON, or has more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels, is an error of
+//! the kind [`Reported`](crate::ErrorKind::Reported), because the tool did run.
 //!
-//! Bodies have the message for users, which says nothing of what was wrong with the arguments.
-//! Where the callers are agents, send the model's message: as the outermost of the stack,
+//! Bodies have the message for users, which does not describe wrong arguments. If the callers are
+//! agents, send the model's message. Make this the outermost layer of the stack:
 //!
 //! ```
 //! # use tower::{ServiceBuilder, service_fn};
@@ -191,9 +190,9 @@
 //! # let _ = Routes::new(stack);
 //! ```
 //!
-//! `retryable` and `execution` in a body are for programs; a model goes by the message. A call
-//! marked unsafe that may have run is not retryable. Of other calls the kind decides: one whose
-//! execution is `unknown` may run twice.
+//! `retryable` and `execution` in a body are for programs; a model reads the message. A call marked
+//! unsafe that may have run is not retryable. For other calls the kind decides, and a repeated call
+//! may run twice if its execution is `unknown`.
 //!
 //! A [`Rejection`] never reaches the stack, so none of its layers sees it. The figures of
 //! [`metrics`](crate::tool_metrics) as a route:
@@ -223,7 +222,7 @@
 //!   which the trace context is read (feature `otel`).
 //! - A batch of at most [32](Routes::with_max_batch) requests runs side by side, as
 //!   [`Parallel`](crate::batch::Parallel) runs it, and is answered in one array, in its own order.
-//! - A request without an id is a notification: the tool runs, and there is no answer.
+//! - A request without an id is a notification: the tool runs, and no answer is sent.
 //! - The id is echoed as it was written. As text it is the call's id, if it has at most 128 visible
 //!   characters and no other call of the batch has it.
 //! - `-32700`: no JSON. `-32600`: no request, an empty or too long batch. `-32601`: another method.
@@ -244,12 +243,13 @@
 //! # Errors
 //!
 //! Every error becomes an answer. A panic is a 500, also in a stack without a
-//! [`CatchPanicLayer`](crate::catch_panic), which belongs innermost all the same: the layers have
-//! to know.
+//! [`CatchPanicLayer`](crate::catch_panic). That layer still belongs innermost, so that the other
+//! layers see the error.
 //!
 //! # Clone
 //!
-//! Each request runs in a clone of the stack; what its layers share they share over all routes.
+//! Each request runs in a clone of the stack. The clones share the state of the layers, over all
+//! routes.
 //!
 //! [`with_request_headers`]: crate::ToolCall::with_request_headers
 

@@ -21,8 +21,7 @@ use crate::{
     text::{limited, values},
 };
 
-/// A request that is no tool call. As a response it has the body of an error, which says what is
-/// wrong.
+/// A request that is not a tool call. As a response it has the body of an error with the reason.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     status: StatusCode,
@@ -30,8 +29,8 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// Rejects a request with this status: 400, 405, 413 or 415 for example. One that is not 4xx or
-    /// 5xx becomes 400. The reason is shown to the caller.
+    /// Rejects a request with this status, for example 400, 405, 413 or 415. A status other than
+    /// 4xx or 5xx becomes 400. The reason is shown to the caller.
     pub fn new(status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
         let error = ToolError::new(ErrorKind::InvalidInput, reason);
         let error = match status {
@@ -70,7 +69,7 @@ impl Rejection {
         self.status
     }
 
-    /// The error, which says what is wrong.
+    /// Returns the error with the reason.
     pub fn error(&self) -> &ToolError {
         &self.error
     }
@@ -118,10 +117,10 @@ impl From<Rejection> for ToolError {
 /// The tool's name is the path's parameter `{tool}`, the arguments are the body. See the
 /// [module docs](crate::serve#requests).
 ///
-/// No server is taken from the request, as an extractor knows no table of tools: a route with a
-/// parameter `{server}` is refused, 500. A handler that knows its server puts it [on the
-/// call](ToolCall::with_server) itself; one that takes it from the path, under another name, does
-/// so in front of a stack with an [identity layer](crate::identity). Nor is a deadline:
+/// No server is taken from the request, because an extractor knows no table of tools: a route with
+/// a parameter `{server}` answers 500. A handler that knows its server puts it [on the
+/// call](ToolCall::with_server). If it takes the server from the path under another name, its stack
+/// needs an [identity layer](crate::identity). No deadline is taken either: see
 /// [`with_request_deadline`](ToolCall::with_request_deadline).
 impl<S: Send + Sync> FromRequest<S> for ToolCall {
     type Rejection = Rejection;
@@ -191,16 +190,16 @@ async fn addressed(
     }
 }
 
-/// Whether the server that a request names is taken.
+/// The handling of the server that a request names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Servers {
-    /// No table here knows whether there is one of this name.
+    /// No table here knows the server's name.
     Refused,
     Taken,
 }
 
 impl Servers {
-    /// The call with its server, whose name has the limits of a tool's.
+    /// Puts the server on the call. Its name has the limits of a tool's.
     pub(super) fn put_on(self, call: ToolCall, server: &str) -> Result<ToolCall, ToolError> {
         let fits = (1..=MAX_NAME_BYTES).contains(&server.len());
         let (kind, message) = match self {

@@ -24,7 +24,7 @@ use crate::{
     identity::{IdentityLayer, Resolve},
 };
 
-/// A stack whose answers are JSON already.
+/// A stack that answers in JSON.
 pub(super) type Stack = BoxCloneSyncService<ToolCall, Vec<u8>, ToolError>;
 
 /// Makes routers of a stack. See the [module docs](super).
@@ -67,11 +67,11 @@ impl Routes {
         }
     }
 
-    /// Resolves the names in requests by this table of tools, a `Router` for
-    /// example, before the stack: see [`identity`](crate::identity). A tool, or a server, that does
-    /// not exist is a 404 or -32602, which names what is near, and makes no key in the stack. A
-    /// table that cannot tell leaves the caller's words. Default: no table. Then a request that
-    /// names a server is refused, and the names of tools are the callers'.
+    /// Resolves the names in requests by this table of tools, a `Router` for example, before the
+    /// stack: see [`identity`](crate::identity). An unknown tool or server is a 404 or -32602 with
+    /// similar names, and makes no key in the stack. A table that does not know all tools leaves
+    /// the caller's names. Default: no table. Then a request that names a server is refused, and
+    /// names of tools are not checked.
     pub fn with_identity(mut self, tools: impl Resolve) -> Self {
         let stack = IdentityLayer::new(tools).layer(self.stack);
         self.stack = Stack::new(CatchPanicLayer::new().layer(stack));
@@ -80,8 +80,8 @@ impl Routes {
     }
 
     /// Takes the servers that requests name without a table: their names become keys of the stack's
-    /// layers. For callers of an own mesh only, who have resolved them. A table within the stack
-    /// resolves them all the same.
+    /// layers. Only for callers of your own mesh that have resolved the names. A table within the
+    /// stack resolves them all the same.
     pub fn trust_servers(mut self) -> Self {
         self.servers = Servers::Taken;
         self
@@ -97,14 +97,14 @@ impl Routes {
 
     /// Takes the bearer token of a request, `Authorization: Bearer ..` (RFC 6750, section 2.1), as
     /// the [subject's](ToolCall::with_subject_token), for a
-    /// [`TokenLayer`](crate::token::TokenLayer) in the stack. Whether it is genuine is for the
-    /// identity provider to say, which is not asked for a tool [without a
-    /// target](crate::token::TokenLayer::with_tool): nobody has checked the token of such a call. A
-    /// call that needs a token and has none, or one of more than 16 KiB, is a 401. The subject is
-    /// [not verified](ToolCall::with_unverified_ids), unless a layer of the router has checked the
-    /// token and has put a [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says
-    /// so into the request's extensions. A [renewed token is another
-    /// subject](ToolCall::with_subject_token). Default: the header is not looked at.
+    /// [`TokenLayer`](crate::token::TokenLayer) in the stack. The identity provider checks the
+    /// token, but only for tools [with a target](crate::token::TokenLayer::with_tool): for other
+    /// tools it stays unchecked. A call that needs a token and has none, or one of more than 16
+    /// KiB, is a 401. The subject is [not verified](ToolCall::with_unverified_ids), unless a layer
+    /// of the router has checked the token and has put a
+    /// [`VerifiedCaller`](crate::VerifiedCaller::with_bearer_token) that says so into the request's
+    /// extensions. A [renewed token is another subject](ToolCall::with_subject_token). Default: the
+    /// header is not read.
     pub fn with_bearer_subject(mut self) -> Self {
         self.bearer = true;
         self
@@ -137,13 +137,13 @@ impl Routes {
         }
     }
 
-    /// Reads the call that a request asks for, as the [plain endpoints](super#requests) do: for an
-    /// endpoint of your own, whose path has the parameter `{tool}`, and may have `{server}`.
-    /// `with_arguments` gives the call the arguments that the body has, a text of JSON.
+    /// Reads the call out of a request, as the [plain endpoints](super#requests) do. For an
+    /// endpoint of your own: its path has the parameter `{tool}`, and may have `{server}`.
+    /// `with_arguments` sets the arguments from the body, a JSON text.
     ///
     /// # Errors
     ///
-    /// The request is no call, or `with_arguments` has failed.
+    /// If the request is not a call, or `with_arguments` fails.
     pub async fn read<F>(&self, request: Request, with_arguments: F) -> Result<ToolCall, Rejection>
     where
         F: FnOnce(ToolCall, &str) -> Result<ToolCall, ToolError> + Send,
@@ -170,8 +170,8 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// The stack's, whose user message may be shown to the caller, with the status of the answer:
-    /// 401 if the call was denied because its caller has sent no
+    /// The error of the stack and the status of the answer. The user message may be shown to the
+    /// caller. The status is 401 if the call was denied because its caller has sent no
     /// [token](Self::with_bearer_subject).
     ///
     /// # Cancel safety
@@ -192,8 +192,8 @@ impl Routes {
         self.bearer
     }
 
-    /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run at once: a limit
-    /// below, in the stack, holds for all batches together.
+    /// Sets how many requests a JSON-RPC batch may have. Default 32. They all run concurrently. A
+    /// limit in the stack holds for all batches together.
     ///
     /// # Errors
     ///

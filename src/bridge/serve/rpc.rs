@@ -103,8 +103,7 @@ fn refusal(code: i32, message: &str) -> Value {
 const METHOD: &str = "tools/call";
 
 /// Well-formed JSON may still have `1e999`, or `"\ud800"`.
-const UNREADABLE: &str =
-    "`params` has too many levels, or a number or an escape that nobody can read";
+const UNREADABLE: &str = "`params` has too many levels, or an invalid number or escape";
 
 /// Reads a request, or a batch of them, as they were written. Returns whether it is a batch.
 fn requests(body: &[u8], max_batch: usize) -> Result<(Vec<&RawValue>, bool), Value> {
@@ -129,11 +128,11 @@ fn requests(body: &[u8], max_batch: usize) -> Result<(Vec<&RawValue>, bool), Val
 struct Id<'a>(Option<&'a str>);
 
 impl<'a> Id<'a> {
-    /// The id of a request whose id cannot be read.
+    /// The id of an answer if the request's id cannot be read.
     const UNKNOWN: Self = Self(Some("null"));
 
-    /// A notification has none. `Err` for what is no id, or none that every parser takes:
-    /// `"\ud800"`, `1e999`.
+    /// Reads an id; a notification has none. `Err` if it is not an id, or not readable by every
+    /// parser: `"\ud800"`, `1e999`.
     fn read(raw: Option<&'a RawValue>) -> Result<Self, ()> {
         let Some(id) = raw.map(RawValue::get) else {
             return Ok(Self(None));
@@ -265,7 +264,7 @@ fn wrong(message: &str) -> Value {
     refusal(INVALID_PARAMS, message)
 }
 
-/// An error of [`ToolCall`] says what is wrong, and quotes nothing.
+/// Converts an error of [`ToolCall`], which gives the reason and quotes nothing.
 fn to_rpc(error: ToolError) -> Value {
     let message = error.message().to_owned();
     error.with_user_message(message).to_json_rpc()
