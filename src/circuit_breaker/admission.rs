@@ -194,7 +194,7 @@ impl Breaker {
             call,
         });
         if let Some(subscribers) = shared.subscribers.get() {
-            // The error means that there is no subscriber now.
+            // Sending fails only without a subscriber.
             let _ = subscribers.send((self.0.hash(), transition));
         }
     }
@@ -227,8 +227,8 @@ impl Admitted {
         if !(succeeded && cell.ignores(self.passes.pass, Some(Verdict::SUCCESS))) {
             self.record(end, error.and_then(ToolError::outage), since);
         }
-        // A neutral result does not show that there is such a tool. After the verdict: a listener
-        // may panic.
+        // A neutral result does not show that the tool exists. Comes last because a listener may
+        // panic.
         if end.count != Count::Neutral {
             self.breaker.introduce(&self.info);
         }
@@ -237,8 +237,8 @@ impl Admitted {
     #[inline(never)]
     fn record(&self, end: End, outage: Option<&Outage>, since: Option<Instant>) {
         let circuit = self.breaker.circuit();
-        // Kept for later probes: they are chosen before the layers below have set their timeouts.
-        // A call that was refused on its way has met none.
+        // Kept for later probes: they are chosen before inner layers have set their timeouts. A
+        // call that an inner layer refused has no timeout.
         if let ms @ 1.. = self.info.limit_ms() {
             circuit.limit_ms.store(ms, Relaxed);
         }

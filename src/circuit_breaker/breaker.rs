@@ -44,7 +44,7 @@ impl Breaker {
         self.0.value()
     }
 
-    /// Returns what tells its key from others, in this process.
+    /// Returns the hash that identifies its key in this process.
     pub(super) fn hash(&self) -> u64 {
         self.0.hash()
     }

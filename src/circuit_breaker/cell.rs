@@ -58,7 +58,7 @@ pub(super) struct Kept {
     pub(super) machine: Machine,
     /// The circuits of principals with weak failures.
     pub(super) principals: Principals,
-    /// Wakes the calls that wait for the verdict of a probe.
+    /// Wakes the calls that wait for the result of a probe.
     verdicts: Option<Arc<Notify>>,
     /// When a call came, or a person, for the last time.
     used: Duration,
@@ -116,7 +116,7 @@ impl Kept {
     }
 
     /// Returns the next end of a probe, and when to look again even without one, if a call would be
-    /// refused until the verdict of one.
+    /// refused until a probe has ended.
     pub(super) fn next_verdict(
         &mut self,
         call: &CallInfo,
@@ -128,7 +128,8 @@ impl Kept {
         Some((verdicts.notified_owned(), rest))
     }
 
-    /// Takes the end of a call for its principal alone. An error: there is no place for it.
+    /// Records the end of a call for its principal alone. Fails if there is no place for the
+    /// principal.
     pub(super) fn record_own(
         &mut self,
         call: &CallInfo,
@@ -199,7 +200,7 @@ impl Cell {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes the calls that wait for the verdict of a probe.
+    /// Changes the state, and wakes the calls that wait for the result of a probe.
     pub(super) fn with<T>(
         &self,
         rules: &Arc<Rules>,

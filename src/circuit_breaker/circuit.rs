@@ -91,8 +91,8 @@ impl Settings {
             return policy(how);
         }
         let limit = self.abandoned_after.or(self.rules.slow_call());
-        // A deadline that had passed before the call began to wait says nothing of the tool, nor
-        // does one that passed because the call was held back.
+        // A deadline says nothing of the tool if it had passed before the call began to wait, or
+        // passed while the call was held back.
         let timed_out = how.past_deadline && !how.pending.is_zero() && !how.was_held;
         match timed_out || how.pending >= limit.unwrap_or_else(|| call.patience()) {
             true => Count::Failure,
@@ -186,8 +186,8 @@ pub(super) struct Circuit {
 }
 
 impl Circuit {
-    /// The keys beyond the bound share one that lets calls pass, so that one bad tool does not stop
-    /// all others there.
+    /// Keys beyond the bound share a breaker that lets every call pass, so that one bad tool does
+    /// not stop all others there.
     pub(super) fn new(shared: &Arc<Shared>, is_overflow: bool) -> Self {
         let state = match is_overflow || shared.disabled.load(Relaxed) {
             true => BreakerState::Disabled,

@@ -58,8 +58,8 @@ impl CircuitBreakerHandle {
     /// [known](crate::Keys) from now on. Of the call only what the key is made
     /// of matters. It is not forgotten as long as it is held.
     ///
-    /// If there is no place for another key, it is one that lets every call pass and cannot be
-    /// forced.
+    /// When no place is left for another key, returns a breaker that lets every call pass and
+    /// cannot be forced.
     pub fn breaker(&self, call: &ToolCall) -> Breaker {
         let make = || Circuit::new(&self.shared, false);
         Breaker(self.circuits.get_known(&call.info(), make))
@@ -86,16 +86,16 @@ impl CircuitBreakerHandle {
     /// assert!(handle.is_refusing(&search));
     /// ```
     pub fn is_refusing(&self, call: &ToolCall) -> bool {
-        // In an open breaker whose period is over a probe may run.
+        // An open breaker may start a probe once its period is over.
         let look =
             |Kept { machine, .. }: &mut Kept| machine.state.is_open() && machine.look().is_err();
         let is_refusing = |breaker: Breaker| breaker.circuit().peek(look);
         self.find(call).and_then(is_refusing) == Some(true)
     }
 
-    /// When the first open period ends after `since`, of all breakers: tools may be called again
-    /// then, which no transition tells until a call comes. `None` if none is open. The moment may
-    /// be past.
+    /// Returns the end of the first open period that ends after `since`, of all breakers. Tools may
+    /// be called again then. No transition reports that until a call comes. `None` if no breaker is
+    /// open. The moment may be past.
     pub fn next_period_end(&self, since: Instant) -> Option<Instant> {
         let since = since.saturating_duration_since(self.shared.origin);
         let entries = self.circuits.entries();
@@ -166,8 +166,8 @@ impl CircuitBreakerHandle {
 
 /// # For programs that share states
 ///
-/// A process tells another one the state of a breaker with the text of its key, which is the same
-/// in every process. `tower-toolcall-redis` does so.
+/// One process sends another the state of a breaker with the text of its key, which is equal in
+/// every process. `tower-toolcall-redis` does this.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};
@@ -201,8 +201,8 @@ impl CircuitBreakerHandle {
     }
 
     /// Returns the breaker of a key by its [text](Self::key_text), made if there is none yet. That
-    /// does not make the key [known](crate::Keys). `None`: it is no text of a key, or there is no
-    /// place for another one.
+    /// does not make the key [known](crate::Keys). `None` if the text is not that of a key, or if
+    /// no place is left.
     pub fn breaker_of_text(&self, text: &str) -> Option<Breaker> {
         let (hash, parts) = self.key().read_text(text)?;
         let make = || Circuit::new(&self.shared, false);

@@ -175,14 +175,14 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets how long a call waits for the verdict of the probes of a half-open breaker, instead of
-    /// being refused. It goes on once the breaker closes, or becomes a probe itself. A call that
-    /// is refused to its [principal](super#weak-failures) waits for the probe of that principal.
+    /// Sets how long a call waits for the probes of a half-open breaker, instead of being refused.
+    /// The call continues once the breaker closes, or becomes a probe itself. A call that is
+    /// refused to its [principal](super#weak-failures) waits for the probe of that principal.
     /// Default: zero, calls do not wait. At most a year.
     ///
     /// The wait ends at the call's deadline and when its caller cancels, with a call that has not
-    /// started. If the breaker opens again, or the time has passed, the call is refused as usual. A
-    /// probe without a verdict lets a waiting call follow.
+    /// started. If the breaker opens again, or the time has passed, the call is refused as usual.
+    /// After a probe that neither succeeds nor fails, a waiting call may be the next probe.
     ///
     /// A waiting call keeps its permit of an outer
     /// [concurrency limit](crate::concurrency_limit), so that calls of one tool may delay those of
@@ -225,11 +225,13 @@ impl<C> CircuitBreakerBuilder<C> {
 
     /// Sets how long a call must have been pending to count as a failure when it is dropped.
     /// Default: the duration of a slow call, if [`Rates`](super::Rates) set one; else 99 % of the
-    /// shortest timeout of the [`TimeoutLayer`](crate::timeout::TimeoutLayer)s above and below, as
+    /// shortest timeout of the outer and inner [`TimeoutLayer`](crate::timeout::TimeoutLayer)s, as
     /// configured, else of the call's own timeout, else of 30 s. The time is counted from the
-    /// sending. A call that had to wait for its answer and is dropped after its deadline is always
-    /// a failure, unless the deadline was set by an [untrusted
-    /// caller](crate::ToolCall::tighten_from_wire), or a layer below had held the call back. Other
+    /// sending.
+    ///
+    /// A call that had to wait for its answer and is dropped after its deadline is always a
+    /// failure, unless the deadline was set by an [untrusted
+    /// caller](crate::ToolCall::tighten_from_wire), or an inner layer had held the call back. Other
     /// drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.settings.abandoned_after = Some(pending);

@@ -3,9 +3,9 @@
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are
 //! refused immediately, with the time after which to come back. After that time it is *half-open*:
 //! one probe passes, and other calls are still refused, unless they
-//! [wait](CircuitBreakerBuilder::with_probe_wait) for its verdict. If the probe succeeds, the
-//! breaker closes and starts afresh. If it fails, it opens again. Each tool of each server has a
-//! breaker of its own ([`Key`](crate::Key)).
+//! [wait](CircuitBreakerBuilder::with_probe_wait) for its result. If the probe succeeds, the
+//! breaker closes and starts afresh. If it fails, it opens again. Each tool of each server has its
+//! own breaker ([`Key`](crate::Key)).
 //!
 //! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
 //! probed earlier: the open period becomes the larger of its own and that delay, counted from the
@@ -20,16 +20,16 @@
 //! - **It succeeds or fails**: the [classifier](crate::Classify) decides which. Timeouts, lost
 //!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors, rate
 //!   limits, cancellations and refusals (including those of this crate's layers) do not count, and
-//!   free a probe's place. Nor does a timeout count whose limit was the deadline of an [untrusted
-//!   caller](crate::ToolCall::tighten_from_wire). A probe that the tool answers with such an error
-//!   (a 404, wrong input, MCP's `isError`) has succeeded: the answer proves the tool alive. A
-//!   denial, a rate limit, or a text alone prove nothing.
-//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because a
-//!   layer or caller above has then enforced a timeout (unless an untrusted caller set the
-//!   deadline, or a layer below had held the call back). It is also a failure if the call had been
+//!   free a probe's place. Timeouts caused by an [untrusted
+//!   caller](crate::ToolCall::tighten_from_wire)'s deadline do not count either. A probe that the
+//!   tool answers with such an error (a 404, wrong input, MCP's `isError`) has succeeded, because
+//!   the tool answered. A denial, a rate limit, or a text alone prove nothing.
+//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because an
+//!   outer layer or the caller has then enforced a timeout (unless an untrusted caller set the
+//!   deadline, or an inner layer had held the call back). It is also a failure if the call had been
 //!   pending for about its timeout, or 30 s
 //!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). That time is counted
-//!   from the sending: a wait in a layer below is not part of it. Otherwise it does not count.
+//!   from the sending: a wait in an inner layer is not part of it. Otherwise it does not count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
 //!   Weak failures are stale after a change of their principal's own circuit. So are those of calls
@@ -37,10 +37,11 @@
 //!
 //! # Weak failures
 //!
-//! A failure whose kind was only [inferred](crate::Evidence::Inferred) from a foreign error, or
-//! that is of no known kind, counts for the principal of the call alone: its subject, else its
-//! agent, else its session. Without a principal on the call it counts for all callers
-//! ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets both).
+//! A failure counts only for the principal of the call if its kind was
+//! [inferred](crate::Evidence::Inferred) from a foreign error, or is unknown. The principal is the
+//! call's subject, else its agent, else its session. Without a principal on the call the failure
+//! counts for all callers ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets
+//! both).
 //!
 //! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author
 //! makes a failure count for all by what the tool returns: `ToolError::new(ErrorKind::Upstream,
@@ -65,12 +66,12 @@
 //!
 //! # Order
 //!
-//! Below retry and rate-limit layers, so that each attempt counts (with three attempts to a call
-//! two calls open a breaker) and no wait holds a probe's place; above
-//! [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (A timeout
-//! layer above it drops calls, as described above.) It is always ready: an open breaker answers
-//! although the service below is not ready, and gives back what was reserved there. So
-//! back-pressure ends here; bound the load with a limit above it. A call that had to wait for
+//! Inside retry and rate-limit layers, so that each attempt counts (with three attempts to a call
+//! two calls open a breaker) and no wait holds a probe's place; outside
+//! [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (An outer
+//! timeout layer drops calls, as described above.) It is always ready: an open breaker answers
+//! although the inner service is not ready, and gives back what was reserved there. So
+//! back-pressure ends here; bound the load with an outer limit. A call that had to wait for
 //! readiness is admitted when it is about to run: calls that were queued before a tool died do not
 //! run after the breaker has opened.
 //!
@@ -167,19 +168,19 @@
 //! by [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
 //!
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
-//! disables them, uses one by hand, and subscribes to their transitions;
-//! [`is_refusing`](CircuitBreakerHandle::is_refusing) is for lists of tools that leave out those
-//! that are open, and [`last_opening`](Breaker::last_opening) tells why a breaker has opened. Each
-//! transition is also a `tool.breaker` event at WARN, and reaches the layer's
+//! disables them, uses one by hand, and subscribes to their transitions.
+//! [`is_refusing`](CircuitBreakerHandle::is_refusing) helps to leave tools out of a list while
+//! their breakers are open. [`last_opening`](Breaker::last_opening) returns why a breaker has
+//! opened. Each transition is also a `tool.breaker` event at WARN, and reaches the layer's
 //! [`Listen`](crate::Listen)er.
 //!
 //! # Bounds
 //!
-//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When there is no place for another
-//! one, the layer evicts closed breakers that were not used for a while, first those without a
-//! failure in their window. An open, half-open or forced breaker, or one that refuses a principal,
-//! is kept, unless its open period has been over for an hour and no call came. If all places are
-//! taken, calls with new keys pass without a breaker.
+//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When they are full, the layer evicts
+//! closed breakers that were not used for a while, first those without a failure in their window.
+//! It keeps breakers that are open, half-open or forced, or refuse a principal, unless their open
+//! period has been over for an hour and no call came. If all places are taken, calls with new keys
+//! pass without a breaker.
 //!
 //! As many principals are kept as keys, for all keys together: those with weak failures since their
 //! last success. When all places are taken, an eighth of them is forgotten, at most once a second:
@@ -206,11 +207,13 @@
 //! Dropping the future at any point gives a probe's place back. A probe that neither ends nor is
 //! dropped loses its place after its lease
 //! ([`with_probe_lease`](CircuitBreakerBuilder::with_probe_lease)). After five consecutive probes
-//! without a verdict, for example dropped ones, a half-open breaker admits every call until one
-//! succeeds or fails: a failure opens it again. So a breaker is never stuck, whatever its callers
-//! do. A call is no probe if an untrusted caller leaves it less time than the tool may take, or if
+//! that neither succeeded nor failed, for example dropped ones, a half-open breaker admits every
+//! call until one succeeds or fails: a failure opens it again. So a breaker is never stuck,
+//! whatever its callers do.
+//!
+//! A call is not a probe if an untrusted caller leaves it less time than the tool may take, or if
 //! it is not [safe](Probe::safe_calls) and should be, unless no other call came for another open
-//! period; with safe calls that holds for the calls after five probes without a verdict as well.
+//! period. With safe calls this also holds for the calls after five such probes.
 //!
 //! # Cost
 //!

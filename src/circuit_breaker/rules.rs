@@ -44,13 +44,13 @@ pub(super) enum Kind {
 }
 
 impl Trip {
-    /// So many consecutive failures, however long that takes: a rarely called tool is stopped as
-    /// well. The default, with 5. At least 1.
+    /// Counts consecutive failures, however long they take: a rarely called tool is stopped too.
+    /// The default, with 5. At least 1.
     pub const fn consecutive_failures(threshold: u32) -> Self {
         Self::failures(threshold, None, true)
     }
 
-    /// So many failures with no success in between, all within a sliding window of time: a success
+    /// Counts failures with no success in between, all within a sliding window of time: a success
     /// resets the count, and failures older than the window do not count.
     ///
     /// Exact: a failure is as old as the end of its call, and counts until it is as old as the
@@ -60,7 +60,7 @@ impl Trip {
         Self::failures(threshold, Some(window), true)
     }
 
-    /// So many failures within a sliding window of time, whatever succeeds in between. Otherwise as
+    /// Counts failures within a sliding window of time, whatever succeeds in between. Otherwise as
     /// [`consecutive_failures_within`](Self::consecutive_failures_within).
     ///
     /// This depends on how busy a tool is: with many calls, a small share of failures opens the
@@ -84,7 +84,7 @@ impl Default for Trip {
     }
 }
 
-/// So many failures in a row.
+/// Consecutive failures.
 impl From<u32> for Trip {
     fn from(failures: u32) -> Self {
         Self::consecutive_failures(failures)
@@ -146,11 +146,11 @@ impl Rates {
         self
     }
 
-    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at
-    /// most 1. Default: none. A call that took so long and succeeded counts as slow; one that
-    /// failed, or was dropped, as slow and as a failure. A slow probe is a failed one. The time
-    /// runs from the first wait of the call that is not one in a layer below, so work that blocks
-    /// before it is not seen.
+    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at most
+    /// 1. Default: none. A call that took so long and succeeded counts as slow. A call that failed,
+    /// or was dropped, counts as slow and as a failure. A slow probe is a failed probe. The time
+    /// starts when the call first waits, not counting waits in inner layers. Work that blocks
+    /// before that is not seen.
     pub const fn with_slow_call_rate(mut self, rate: f64, slow_call: Duration) -> Self {
         self.slow_call_rate = Some(rate);
         self.slow_call = Some(slow_call);
@@ -238,9 +238,9 @@ impl Probe {
     /// has written it on the call (what a retry policy alone knows is not seen). Others are refused
     /// meanwhile, and take no probe's place.
     ///
-    /// A breaker whose calls are all of another kind is not open for ever: if no safe call has
-    /// closed it within another open period, any call may be the probe. So a tool that cannot run
-    /// twice, such as a payment, is refused for two periods instead of one.
+    /// If no safe call has closed the breaker within another open period, any call may be the
+    /// probe. So a tool that cannot run twice, such as a payment, is refused for two periods
+    /// instead of one.
     pub fn safe_calls() -> Self {
         Self { is_safe: true }
     }
@@ -257,10 +257,10 @@ pub(super) struct Rules {
     /// Defaults to the number of probes.
     pub(super) successes: Option<u32>,
     pub(super) lease: Duration,
-    /// How long a call waits for the verdict of probes; zero if it does not.
+    /// How long a call waits for the result of probes; zero if it does not.
     pub(super) probe_wait: Duration,
-    /// The place of a probe is kept for calls that may be one also after many without a
-    /// verdict: there are calls that must not be.
+    /// Keeps the place of a probe for calls that may be probes, even after many undecided probes,
+    /// because other calls must not be probes.
     pub(super) safe_probes: bool,
     /// Those of breakers that are the health of servers: each failed attempt to connect counts, and
     /// not only the outage.
@@ -302,7 +302,7 @@ impl Rules {
             .min(self.max_open_for)
     }
 
-    /// A period that another process tells, at most the longest one of these rules.
+    /// Limits a period that another process reports to the longest one of these rules.
     pub(super) fn bounded(&self, period: Duration) -> Duration {
         period.min(match self.growth == 1.0 {
             true => self.open_for,
@@ -344,7 +344,7 @@ impl Rules {
         count("probes", self.probes, MAX_PROBES, reason)?;
         let reason = "it is zero: the breaker would close without a success";
         count("successes", self.successes(), MAX_WINDOW_CALLS, reason)?;
-        let reason = "it is zero: any number of probes could run at once";
+        let reason = "it is zero: any number of probes could run together";
         positive("probe_lease", self.lease, reason)?;
         period("probe_wait", self.probe_wait)
     }

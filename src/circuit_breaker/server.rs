@@ -81,8 +81,8 @@ impl Breaker {
         }
     }
 
-    /// Returns what a timeout of this call is evidence against: the tool, or the server if it has
-    /// no other one that is known.
+    /// Returns what a timeout of this call is evidence against: the tool, or the server if no other
+    /// tool of it is known.
     pub(crate) fn suspect(&self, call: &CallInfo, has_more: bool) -> u64 {
         let (known, tool) = (self.circuit().tool.load(Relaxed), call.tool_hash());
         match call.listed_tool() {

@@ -76,7 +76,7 @@ impl<C> Entrant<C> {
         Ok(self)
     }
 
-    /// Lets a call wait for the verdict of a probe, if it may, and refuses it otherwise.
+    /// Lets a call wait for the result of a probe, if it may, and refuses it otherwise.
     #[cold]
     fn wait_or_refuse(&mut self, call: &ToolCall, refused: Refused) -> Result<Step, ToolError> {
         let Admitted { breaker, info, .. } = &self.admitted;
@@ -159,7 +159,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         // Foreign code, and it may panic: before the call is admitted.
         let outcome = self.classifier.classify(Err(&error));
         let Admitted { breaker, info, .. } = &self.admitted;
-        // The service has not seen the call: that is no caller's doing.
+        // The service has not seen the call, so no caller has caused this.
         let end = End {
             weak: false,
             ..End::of(breaker.circuit(), &outcome, None)
@@ -189,7 +189,7 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
     }
 }
 
-/// The waits of a call for verdicts.
+/// The waits of a call for the results of probes.
 struct Turn {
     /// The end of all of them.
     latest: Instant,

@@ -36,11 +36,11 @@ pub struct BreakerSnapshot {
     /// JSON as whole milliseconds, rounded up.
     #[serde(rename = "retry_after_ms", with = "millis")]
     pub retry_after: Option<Duration>,
-    /// Whether it is open, or half-open, because [another process](super::Breaker::adopt) has
+    /// Set if the breaker is open or half-open because [another process](super::Breaker::adopt) has
     /// opened it.
     #[serde(default)]
     pub adopted: bool,
-    /// Failures that counted, in the lifetime of the breaker. There is no total of successes: a
+    /// Failures that counted, in the lifetime of the breaker. Successes have no total, because a
     /// success that changes nothing writes nothing.
     pub failed_total: u64,
     /// How often it has opened by its own results.
@@ -75,7 +75,7 @@ pub(super) struct Opened {
     pub(super) cause: OpenCause,
     pub(super) slow_calls: u32,
     pub(super) at: Duration,
-    /// How long the call took whose result has opened it.
+    /// The duration of the call that opened it.
     pub(super) latency: Option<Duration>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Machine {
     pub(super) probes: Vec<(u32, Duration)>,
     /// Probes that succeeded since the breaker became half-open.
     successes: u32,
-    /// Probes in a row that ended without a verdict.
+    /// Consecutive probes that neither succeeded nor failed.
     undecided: u32,
     /// The outages of connections that have counted last, and after which attempts to connect.
     outages: Vec<(Outage, u64)>,
@@ -63,13 +63,13 @@ pub(super) struct Machine {
     pub(super) last_opening: Option<Opened>,
     /// Why the last call failed, of those that a registry of servers has recorded.
     pub(super) failed_with: Option<Reason>,
-    /// What these failures since the last answer are evidence against: the hash of a tool, or
+    /// The hash of the tool that the failures since the last answer are evidence against, or
     /// [`SERVER`]. Only the latter opens the breaker.
     pub(super) blamed: Option<u64>,
     /// How often the availability of the server has changed, and when it has last.
     pub(super) changes: u64,
     pub(super) since: Duration,
-    /// Results that came in a later state than the one that admitted them.
+    /// Results of calls that were admitted in an earlier state.
     stale: u64,
     /// The state has changed, or a probe has ended, and no call that waits for that knows it yet.
     pub(super) has_news: bool,
@@ -115,9 +115,9 @@ impl From<Pass> for Admission {
 /// While probes run, the end of the state is unknown: look again soon.
 const HALF_OPEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// After so many probes in a row without a verdict (dropped by their callers, for example) a
-/// half-open breaker admits every call, until one of them has a verdict: callers who give none must
-/// not keep it half-open.
+/// After this many consecutive undecided probes (dropped by their callers, for example) a half-open
+/// breaker admits every call, until one succeeds or fails. Callers that drop their calls must not
+/// keep it half-open.
 const MOST_UNDECIDED: u32 = 5;
 
 /// In place of the hash of a tool: failures are evidence against its server.
@@ -137,7 +137,7 @@ impl Machine {
         Self {
             rules: Arc::clone(rules),
             state,
-            // A layer whose breakers are all disabled makes further ones so.
+            // A layer with all breakers disabled makes further ones disabled too.
             reason: (state != BreakerState::Closed).then_some(TransitionReason::Forced),
             window: Window::new(&rules.trip),
             ..Self::default()
@@ -202,8 +202,8 @@ impl Machine {
         let mut ticket = 0;
         if self.state == BreakerState::HalfOpen && !self.admits_all() {
             self.probes.retain(|(_, until)| *until > self.now);
-            // Never 0, and not one that a hanging probe still has: a probe hangs no longer than it
-            // takes to hand out four billion.
+            // Never 0, and never the ticket of a hanging probe: its lease is shorter than the time
+            // to hand out four billion.
             self.tickets = self.tickets.wrapping_add(1).max(1);
             ticket = self.tickets;
             let until = self.now.saturating_add(self.rules.lease);
@@ -275,12 +275,13 @@ impl Machine {
         self.probes.iter().filter(holds).count()
     }
 
-    /// Returns whether a half-open breaker admits every call, as too many probes had no verdict.
+    /// Returns whether a half-open breaker admits every call, because too many probes were
+    /// undecided.
     fn admits_all(&self) -> bool {
         self.undecided >= MOST_UNDECIDED
     }
 
-    /// An open breaker whose period is over becomes half-open.
+    /// Makes an open breaker half-open once its period is over.
     pub(super) fn end_period(&mut self) -> Option<Transition> {
         if self.state != BreakerState::Open || !self.rest().is_zero() {
             return None;
@@ -290,9 +291,9 @@ impl Machine {
         Some(self.turn(BreakerState::HalfOpen, reason, self.tripped))
     }
 
-    /// Takes the end of an admitted call, and the outage that it failed with; without a verdict it
-    /// only gives back a probe's place. Returns the transition that it caused, without the names of
-    /// the breaker.
+    /// Records the end of an admitted call, and the outage that it failed with. Without a `verdict`
+    /// it only gives back a probe's place. Returns the transition that it caused, without the names
+    /// of the breaker.
     pub(super) fn record(
         &mut self,
         pass: Pass,

@@ -26,8 +26,8 @@ use crate::{
     lock::lock,
 };
 
-/// The use of a weak failure: one whose kind was only [inferred](crate::Evidence::Inferred),
-/// or that could not be classified. See [`Outcome::is_weak`](crate::Outcome::is_weak).
+/// The use of a weak failure: its kind was only [inferred](crate::Evidence::Inferred), or it could
+/// not be classified. See [`Outcome::is_weak`](crate::Outcome::is_weak).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -108,7 +108,7 @@ impl Principals {
         });
     }
 
-    /// The pass of a call whose principal has no circuit.
+    /// Returns the pass of a call without a circuit for its principal.
     pub(super) fn first(&self) -> Pass {
         Pass::of(self.epoch)
     }
@@ -126,8 +126,8 @@ impl Principals {
         Some(own.machine.at(now))
     }
 
-    /// Takes the end of a call; without a verdict it only gives back a probe's place. Returns the
-    /// transition that it caused; an error if there is no place for the principal.
+    /// Records the end of a call; without a `verdict` it only gives back a probe's place. Returns
+    /// the transition that it caused. Fails if there is no place for the principal.
     pub(super) fn record(
         &mut self,
         call: &CallInfo,
@@ -189,8 +189,8 @@ impl Principals {
         refused
     }
 
-    /// When those were used last whose places another principal may have: they refuse nothing, and
-    /// were not verified if that one was not.
+    /// Returns the last uses of the principals that may be evicted: they refuse nothing and, if
+    /// `is_unverified`, were not verified either.
     fn idle(&mut self, is_unverified: bool, now: Duration) -> Vec<Duration> {
         let own = self.circuits.values_mut();
         let idle = own.filter_map(|own| own.may_go(is_unverified, now).then_some(own.last));

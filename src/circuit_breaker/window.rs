@@ -81,7 +81,7 @@ pub(super) enum Window {
         window: Duration,
         in_a_row: bool,
     },
-    /// The last results, exactly. Only counted until the first one that is not a success.
+    /// The last results, exactly. Successes before the first other result are only counted.
     Calls {
         results: VecDeque<Verdict>,
         capacity: u32,

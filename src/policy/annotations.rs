@@ -7,9 +7,9 @@ use crate::call::ToolCall;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Annotations {
-    /// Whether it changes nothing.
+    /// The tool changes nothing.
     pub read_only: Option<bool>,
-    /// Whether what it changes may be lost.
+    /// The tool may lose data.
     pub destructive: Option<bool>,
 }
 
@@ -21,7 +21,7 @@ impl Annotations {
         self
     }
 
-    /// Sets whether what it changes may be lost. Default: not known.
+    /// Sets whether the tool may lose data. Default: not known.
     #[must_use]
     pub fn with_destructive(mut self, destructive: bool) -> Self {
         self.destructive = Some(destructive);
@@ -29,7 +29,7 @@ impl Annotations {
     }
 }
 
-/// A source of the annotations of tools: an MCP server's `Catalog` whose annotations are trusted,
+/// A source of the annotations of tools: the `Catalog` of an MCP server with trusted annotations,
 /// or a function of your own.
 ///
 /// It is asked with the names on the call, which are as reliable as the component that resolved
@@ -48,8 +48,8 @@ impl Annotations {
 /// # let _ = layer;
 /// ```
 pub trait Annotate: Send + Sync + 'static {
-    /// The annotations of the call's tool; `None` if it is of no tool that is known here, or of a
-    /// server that is not trusted.
+    /// Returns the annotations of the call's tool; `None` if the tool is not known here, or its
+    /// server is not trusted.
     fn annotations(&self, call: &ToolCall) -> Option<Annotations>;
 }
 

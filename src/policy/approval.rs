@@ -41,20 +41,20 @@ pub struct Approval {
 pub(super) struct Question(Arc<()>);
 
 /// An approver's answer: made of an [`Approval`], and of nothing else.
-#[must_use = "a verdict that is not returned approves nothing"]
+#[must_use = "approves nothing unless it is returned"]
 pub struct Verdict {
     question: Question,
     call: ToolCall,
     denied: Option<Option<String>>,
 }
 
-/// What a verdict is for the call that waits.
+/// The meaning of a `Verdict` for the waiting call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     Approved,
     /// With what the model reads.
     Refused(Option<String>),
-    /// It is the answer to another question.
+    /// It answers another question.
     Stray,
 }
 
@@ -149,9 +149,9 @@ impl Approval {
         self.call.arguments()
     }
 
-    /// Returns whether the line that is displayed leaves nothing out of what is sent: no name and
-    /// no [argument](Self::arguments) is secret, too long, or has hidden characters in a name. If
-    /// not, a person who reads only the line approves what it does not show.
+    /// Returns whether the displayed line shows all that is sent: no name and no
+    /// [argument](Self::arguments) is secret or too long, and no name has hidden characters. If
+    /// not, a person who reads only the line approves something it does not show.
     pub fn is_shown_in_full(&self) -> bool {
         let mut names = [Some(self.tool()), self.server(), self.agent_id()]
             .into_iter()

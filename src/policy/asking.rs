@@ -123,7 +123,7 @@ impl<Res> Ends<Res> for Permit {
     fn poll_turn(&mut self, call: &mut ToolCall, cx: &mut Context<'_>) -> PollTurn<Res> {
         if let Some(asking) = &mut *self.own.0.0 {
             ready!(asking.poll(call, &self.info, cx))?;
-            // The approver's future goes before the call is sent.
+            // The approver's future is dropped before the call is sent.
             self.own = Wait::default();
         }
         Poll::Ready(Ok(None))
@@ -209,7 +209,7 @@ fn unanswered() -> Refusal {
     (outcome, not_approved(why, outcome))
 }
 
-/// The refusal of a person, whose reason the model reads.
+/// Returns the refusal of a person. The model reads the `reason`.
 fn refused(call: &ToolCall, reason: Option<&str>) -> Refusal {
     let outcome = PolicyOutcome::Refused;
     let Some(reason) = reason else {

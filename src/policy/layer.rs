@@ -61,7 +61,8 @@ impl PolicyLayer {
         }
     }
 
-    /// Allows calls of the tools whose name fits the [pattern](Rule): `rule(Rule::allow(tool))`.
+    /// Allows calls of the tools with a name that fits the [pattern](Rule):
+    /// `rule(Rule::allow(tool))`.
     pub fn allow(self, tool: &str) -> Self {
         self.rule(Rule::allow(tool))
     }
@@ -76,10 +77,11 @@ impl PolicyLayer {
         self.rule(Rule::ask(tool))
     }
 
-    /// Adds a rule, behind those that are there: the first one that is for a call decides.
+    /// Adds a rule after the others. The first rule that matches a call decides.
     ///
-    /// A rule can never decide if an earlier one with another decision covers it, or if its pattern
-    /// is empty: the event `tool.policy` warns of it, and [`check`](Self::check) refuses it.
+    /// A rule can never decide if an earlier rule with another decision covers it, or if its
+    /// pattern is empty. The event `tool.policy` warns of such a rule, and [`check`](Self::check)
+    /// refuses it.
     pub fn rule(self, rule: Rule) -> Self {
         let layer = self.edit(|p| p.rules.push(rule));
         if let Err(error) = layer.policy.check_last(layer.policy.rules.len()) {
@@ -88,7 +90,7 @@ impl PolicyLayer {
         layer
     }
 
-    /// The same, if the rule can decide: for rules out of a file.
+    /// Adds a rule that comes from a file, if it can decide.
     ///
     /// # Errors
     ///
@@ -114,12 +116,11 @@ impl PolicyLayer {
     /// Sets the service that is [asked](Approval) for approvals: a person at a terminal, a chat, a
     /// ticket. Default: none, and calls that need an approval are refused.
     ///
-    /// It is dropped with its call, and where the call's deadline, its token or the [time
-    /// limit](Self::with_approval_timeout) ends the wait: then it should take its question back. If
-    /// it fails, or answers too late, the call is not sent. An error with the code
-    /// [`APPROVAL_MISSING`] says that it can ask for no approval of this call, one with
-    /// [`APPROVAL_UNANSWERED`] that there is no answer yet. The clones of the service are asked
-    /// concurrently.
+    /// Its future is dropped with its call, and when the call's deadline, its token or the [time
+    /// limit](Self::with_approval_timeout) ends the wait: then it should withdraw its question. If
+    /// it fails, or answers too late, the call is not sent. The code [`APPROVAL_MISSING`] on its
+    /// error means that it cannot ask for approval of this call; [`APPROVAL_UNANSWERED`] means that
+    /// there is no answer yet. The clones of the service are asked concurrently.
     pub fn with_approver<A>(self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,

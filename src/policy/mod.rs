@@ -1,9 +1,9 @@
 //! A layer that allows calls, denies them, or asks a person before they are sent.
 //!
-//! Rules are looked at in the order in which they were set, and the first one that is for a call
-//! decides. A call that no rule is for is allowed, or denied with [`PolicyLayer::deny_by_default`].
-//! A [`Rule`] has a pattern for the tool's name, and may have conditions: the tool's server and
-//! annotations, the agent, a function of the call.
+//! Rules are tried in the order in which they were set, and the first rule that matches a call
+//! decides. A call without a matching rule is allowed, or denied with
+//! [`PolicyLayer::deny_by_default`]. A [`Rule`] has a pattern for the tool's name, and may have
+//! conditions: the tool's server and annotations, the agent, a function of the call.
 //!
 //! A call that needs an approval waits for it: the approver is a service of yours that is given an
 //! [`Approval`] and answers it. The call is sent only if it is approved in time. An approval is for
@@ -14,9 +14,9 @@
 //!
 //! # Order
 //!
-//! Below an [identity layer](crate::identity), so that rules know tools by their real names; below
-//! trace and metrics, which see the refusal; below validation (`validate::ValidateLayer`): what is
-//! approved is what is sent, already repaired. Nothing below may change arguments.
+//! Inside an [identity layer](crate::identity), so that rules know tools by their real names;
+//! inside trace and metrics, which see the refusal; inside validation (`validate::ValidateLayer`),
+//! so that the approver sees repaired arguments. No inner layer may change arguments.
 //!
 //! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks
 //! is not the tool's. It has a limit of its own, and the deadline that the call brings along.
@@ -67,7 +67,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! By what is known of tools, and by agent:
+//! By annotations and by agent:
 //!
 //! ```
 //! use tower_toolcall::{
@@ -115,7 +115,7 @@
 //! [`Cancelled`](crate::ErrorKind::Cancelled) and
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or
 //! the call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not
-//! started, for a call that has to be approved and that no leaf would send
+//! started, for a call that needs an approval but that no tool service would send
 //! ([`ToolCall::check`](crate::ToolCall::check)). Errors of the inner service pass, stamped with
 //! the call's names.
 //!
@@ -147,8 +147,8 @@
 //!
 //! # Cost
 //!
-//! A call that is allowed allocates nothing. It costs a look at the rules before the one that
-//! decides, each in a time that grows with the lengths of pattern and name. A call that waits
+//! A call that is allowed allocates nothing. It costs one match for each rule up to the deciding
+//! one, each in a time that grows with the lengths of pattern and name. A call that waits
 //! allocates.
 
 mod annotations;

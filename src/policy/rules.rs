@@ -7,15 +7,15 @@ use crate::{
     text::with_buffer,
 };
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Decision {
-    /// It is sent.
+    /// Send the call.
     Allow,
-    /// It is refused.
+    /// Refuse the call.
     Deny,
-    /// It is sent once an approver has approved it.
+    /// Send the call once an approver has approved it.
     Ask,
 }
 
@@ -56,7 +56,7 @@ pub struct Rule {
 
 type When = dyn Fn(&ToolCall) -> bool + Send + Sync;
 
-/// What a tool does, as far as its annotations say.
+/// The effect of a tool according to its annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     ReadOnly,
@@ -65,7 +65,7 @@ enum Effect {
 }
 
 impl Rule {
-    /// Allows calls of the tools whose name fits the pattern.
+    /// Allows calls of the tools with a name that fits the pattern.
     pub fn allow(tool: &str) -> Self {
         Self::new(Decision::Allow, tool)
     }
@@ -91,16 +91,16 @@ impl Rule {
         }
     }
 
-    /// Only for tools of servers whose name fits this pattern. Default: tools of all servers, and
-    /// those of none.
+    /// Limits the rule to tools of servers with a name that fits this pattern. Default: tools of
+    /// all servers, and those without a server.
     pub fn of_server(mut self, server: &str) -> Self {
         let tool = self.name.tool.clone();
         self.name = Arc::new(Name::new(tool, Some(Glob::new(server))));
         self
     }
 
-    /// Only for calls of agents whose [id](ToolCall::agent_id) fits this pattern; a call without an
-    /// id is none. Default: all calls.
+    /// Limits the rule to calls of agents with an [id](ToolCall::agent_id) that fits this pattern.
+    /// A call without an id does not match. Default: all calls.
     ///
     /// The first call without an id that a layer allows, although it has such a rule that denies or
     /// asks, is the event `tool.inert`.
@@ -151,7 +151,7 @@ impl Rule {
         self
     }
 
-    /// What it decides about the calls that it is for.
+    /// Returns the decision about the calls that match.
     pub fn decision(&self) -> Decision {
         self.decision
     }
@@ -285,15 +285,15 @@ pub(super) fn first_for<'r>(
 struct Names<'a> {
     call: &'a ToolCall,
     flat: &'a str,
-    /// Whether the tool's own name could be taken apart.
+    /// Set if the tool's own name could be split.
     has_separator: bool,
 }
 
 impl Names<'_> {
-    /// What a router may make of a name that was not resolved: servers, and tools of theirs.
+    /// Returns how a router may read a name that was not resolved: pairs of server and tool.
     fn readings(&self) -> impl Iterator<Item = (&str, &str)> {
         let (name, separator) = (self.call.tool(), self.call.separator());
-        // One that is longer is sent by no leaf.
+        // No tool service sends a longer name.
         let is_open =
             self.has_separator && !self.call.is_resolved() && name.len() <= MAX_NAME_BYTES;
         let places = is_open.then(|| name.char_indices()).into_iter().flatten();
@@ -399,7 +399,7 @@ mod tests {
         assert!(!is_for(&rule, &ToolCall::new("a")));
     }
 
-    /// What is not known is taken for the worse.
+    /// Unknown effects count as the worse ones.
     #[test]
     fn annotations_are_believed_where_they_are_known() {
         let call = ToolCall::new("a");

@@ -19,20 +19,21 @@ use crate::{
 /// How much of the list of paths to repaired arguments is in the event, in bytes.
 const MAX_PATHS: usize = 512;
 
-/// Whether arguments are checked.
+/// The setting that turns the check of arguments on or off.
 ///
-/// As an [extension](ToolCall::extensions) of a call it holds for that call, and beats what the
-/// layer says of the tool, which beats what the layer says of all. Only code can set an extension:
-/// a caller over a wire cannot.
+/// As an [extension](ToolCall::extensions) of a call it holds for that call, and takes precedence
+/// over the layer's setting for the tool, which takes precedence over the layer's setting for all
+/// tools. Only code can set an extension: a remote caller cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Validation {
-    /// They are, and what does not fit is refused. The default.
+    /// Check them, and refuse arguments that do not fit. The default.
     #[default]
     On,
-    /// They are not.
+    /// Do not check them.
     Off,
-    /// They are, and what does not fit is [repaired](Schema::repaired) if it can be, else refused.
+    /// Check them, and [repair](Schema::repaired) arguments that do not fit if possible, else
+    /// refuse.
     Repair,
 }
 
@@ -91,10 +92,10 @@ impl ValidateLayer {
         self.edit(|s| s.tools.set(name.into(), validation))
     }
 
-    /// Refuses calls of a tool whose schema was [refused](Schemas::refused), with
+    /// Refuses calls of a tool with a [refused](Schemas::refused) schema, with
     /// [`Internal`](ErrorKind::Internal), and arguments that are too large to be [checked in
     /// full](Schema::covers), with [`InvalidInput`](ErrorKind::InvalidInput). Default: they pass,
-    /// as the server will check them.
+    /// because the server will check them.
     pub fn strict(self) -> Self {
         self.edit(|s| s.strict = true)
     }
@@ -111,8 +112,8 @@ impl ValidateLayer {
         self.settings.tools.names()
     }
 
-    /// Returns how many calls passed unchecked because their tool has no schema, or one that was
-    /// [refused](Schemas::refused). The first one is the event `tool.inert`.
+    /// Returns how many calls passed unchecked because their tool has no schema, or a schema that
+    /// was [refused](Schemas::refused). The first one is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.settings.inert.calls()
     }
@@ -175,7 +176,7 @@ impl Settings {
         *own.or_else(of_tool).unwrap_or(&self.all)
     }
 
-    /// What becomes of a call whose tool has a schema that was refused.
+    /// Handles a call of a tool with a refused schema.
     #[cold]
     fn unchecked(&self, info: &CallInfo, error: &ConfigError) -> Result<(), ToolError> {
         if !self.strict {
@@ -187,7 +188,7 @@ impl Settings {
         Err(ToolError::refusal(ErrorKind::Internal, message))
     }
 
-    /// What becomes of a call whose arguments fit, as far as they were looked at.
+    /// Handles a call with arguments that fit, as far as they were checked.
     #[inline]
     fn covered(
         &self,
@@ -201,7 +202,7 @@ impl Settings {
         }
     }
 
-    /// What becomes of a call whose arguments do not fit.
+    /// Handles a call with arguments that do not fit.
     #[cold]
     fn misfit(
         &self,

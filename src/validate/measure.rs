@@ -18,8 +18,7 @@ const MAX_BYTES: u64 = 256 << 10;
 /// validator use stack for each level: 1,000 overflow 2 MiB.
 const MAX_LEVELS: usize = 64;
 
-/// The same of a schema from a trusted server, where the part that refers to itself is followed
-/// once.
+/// The same limit for a schema from a trusted server, with each recursion followed once.
 const MAX_TRUSTED_LEVELS: usize = 256;
 
 /// Levels of a value for which a schema that refers to itself is measured.
@@ -116,7 +115,7 @@ pub(super) struct Size {
     pub(super) looks: u64,
     /// Cost of expensive keywords for one value, in subschemas.
     cost: u64,
-    /// Whether items are compared with each other.
+    /// Items are compared with each other.
     is_set: bool,
     levels: usize,
     /// Bytes of the longest path.
@@ -233,10 +232,10 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Sizes of the subschemas of a document.
 struct Sizes<'s> {
     root: &'s Value,
-    /// Whether a part has an `$id` of its own, from which references in it begin.
+    /// A part has its own `$id`, from which references in it begin.
     has_parts: bool,
     is_trusted: bool,
-    /// Whether a trusted schema is beyond the limits.
+    /// A trusted schema is beyond the limits.
     is_beyond: bool,
     /// Schemas of a trusted server by identifier, when a reference needs them.
     named: Option<HashMap<&'s str, &'s Value>>,
@@ -369,7 +368,7 @@ fn own(schema: &Map<String, Value>) -> Size {
     let is_set = schema.get("uniqueItems") == Some(&Value::Bool(true));
     let patterns = length("patternProperties") + u64::from(schema.contains_key("pattern"));
     let compared = length("required") + length("properties") + values("enum") + values("const");
-    // An error has a copy of what is in `not`.
+    // An error copies the contents of `not`.
     let copied = values("not") + values("dependencies") + values("dependentRequired");
     Size {
         subschemas: 1,

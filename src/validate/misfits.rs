@@ -16,7 +16,7 @@ use crate::{
     text::{Short, either},
 };
 
-/// How many misfits are told.
+/// The most validation errors that are reported.
 const MAX_MISFITS: usize = 5;
 
 /// The longest word of a schema that is shown, in characters.
@@ -26,12 +26,12 @@ const MAX_WORD: usize = 64;
 const SHOWN: usize = 2;
 const MAX_WORDS: usize = 3;
 
-/// Why a value does not fit a schema: five reasons at the most, in the order in which it is looked
-/// at. `Display` joins them: `limit: is not of type "integer"; filters.0.op: is not one of "eq",
-/// "ne" or 2 others`.
+/// Why a value does not fit a schema: at most five validation errors, in the order of the check.
+/// `Display` joins them: `limit: is not of type "integer"; filters.0.op: is not one of "eq", "ne"
+/// or 2 others`.
 ///
-/// There is no value in it, and no key that the schema does not name: such a key is `*`. What is
-/// shown is the schema's, redacted and cut.
+/// They contain no value and no key that the schema does not name: such a key is `*`. Texts come
+/// from the schema alone, redacted and cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Misfits {
@@ -89,7 +89,7 @@ impl Misfits {
         }
     }
 
-    /// The number of misfits that are told.
+    /// Returns the number of validation errors that are reported.
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -105,8 +105,8 @@ impl Misfits {
     }
 
     /// Returns the error of arguments that do not fit: a [refusal](ToolError::is_own_refusal) of
-    /// the kind `InvalidInput`, with the misfits as the detail `errors`. A model reads the first
-    /// three. Without a `heading` the name of the first argument comes first.
+    /// the kind `InvalidInput`, with the validation errors as the detail `errors`. A model reads
+    /// the first three. Without a `heading` the name of the first argument comes first.
     pub fn refusal(&self, heading: Option<&str>) -> ToolError {
         let heading = match (heading, self.has_more()) {
             (Some(heading), _) => format!("{heading}: "),
@@ -119,7 +119,7 @@ impl Misfits {
         ToolError::bad_arguments(&heading, &reasons).with_detail("errors", errors)
     }
 
-    /// The misfits, in the order in which the schema looks at the value.
+    /// Returns the validation errors, in the order of the check.
     pub fn iter(&self) -> slice::Iter<'_, Misfit> {
         self.list.iter()
     }
@@ -189,7 +189,7 @@ impl Misfit {
         &self.keyword
     }
 
-    /// What is wrong: `is not of type "integer"`, for example.
+    /// Returns the reason: `is not of type "integer"`, for example.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -207,8 +207,8 @@ impl fmt::Debug for Misfit {
     }
 }
 
-/// What is wrong, in words of the schema alone: the crate's own text quotes the value, or keys of
-/// it.
+/// Returns the reason in words of the schema alone, because the text of `jsonschema` quotes the
+/// value, or its keys.
 fn message(error: &ValidationError<'_>) -> String {
     if let Some(types) = types_wanted(error) {
         let mut types: Vec<String> = types.iter().map(|of| format!("\"{of}\"")).collect();
@@ -244,7 +244,7 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
             "could not be matched with its pattern".to_owned()
         }
-        Kind::PropertyNames { error } => format!("has a property whose name {}", message(error)),
+        Kind::PropertyNames { error } => format!("has a property name that {}", message(error)),
         Kind::Required { property } => format!("{} is a required property", word(property)),
         // The value is beyond a limit, of which the crate's text says no more than the number.
         _ => {
@@ -296,8 +296,8 @@ fn alternatives<'e>(error: &'e ValidationError<'_>) -> Option<&'e [Vec<Validatio
 /// How deep alternatives in alternatives are looked at.
 const MAX_UNIONS: usize = 8;
 
-/// What does not fit in the best of the alternatives, where none fits: of those that the value has
-/// the type of, the one that it belongs to by its constants, then the one with the fewest errors.
+/// Returns the errors of the best alternative, if none fits. Alternatives of the value's type come
+/// first, then the alternative that matches by its constants, then the one with the fewest errors.
 /// `None` if the error says it all.
 pub(super) fn causes<'e>(error: &'e ValidationError<'_>) -> Option<Vec<&'e ValidationError<'e>>> {
     causes_within(error, MAX_UNIONS)
@@ -375,8 +375,8 @@ fn options<'e>(
     Some((place?, all.into()))
 }
 
-/// Returns the types of which a value has none, if that is what is wrong: by `type`, or by
-/// alternatives that differ in their types.
+/// Returns the wanted types if the value has none of them: by `type`, or by alternatives of
+/// different types.
 pub(super) fn types_wanted(error: &ValidationError<'_>) -> Option<JsonTypeSet> {
     match error.kind() {
         Kind::Type {

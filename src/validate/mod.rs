@@ -1,9 +1,9 @@
 //! A layer that checks the arguments of calls against the JSON Schemas of their tools, before
 //! anything is sent.
 //!
-//! Arguments that fit pass unchanged. For those that do not, the answer is
-//! [`InvalidInput`](crate::ErrorKind::InvalidInput), which tells what is wrong where, so that a
-//! model can correct itself: nothing is sent, no token is asked for, nothing is repeated, and no
+//! Arguments that fit pass unchanged. For others the answer is
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput), with the errors and their places, so that a
+//! model can correct itself. Such a call is not sent or retried, takes no units of a limit, and no
 //! breaker counts it. With [`ValidateLayer::repair`] arguments that are only written differently
 //! (`"5"` for 5) are corrected instead. Calls of a tool without a schema pass. Dropping the
 //! response future drops the inner one.
@@ -103,16 +103,16 @@
 //!
 //! # Errors
 //!
-//! `InvalidInput`, with the misfits as the detail `errors`: a list of `path`, `keyword` and
-//! `message`. It has no value of the caller's, and no key that the schema does not name. With
-//! [`ValidateLayer::strict`], `Internal` for a tool whose schema was refused, and `InvalidInput`
-//! for arguments that are too large to be checked in full. Errors of the inner service pass,
-//! stamped with the call's names.
+//! `InvalidInput`, with the validation errors as the detail `errors`: a list of `path`, `keyword`
+//! and `message`. It has no value of the caller's, and no key that the schema does not name. With
+//! [`ValidateLayer::strict`], `Internal` for a tool with a refused schema, and `InvalidInput` for
+//! arguments that are too large to be checked in full. Errors of the inner service pass, stamped
+//! with the call's names.
 //!
 //! # Readiness
 //!
-//! Always ready: a call that is refused is refused at once, also while the inner service is not
-//! ready, and gives back what that has reserved.
+//! Always ready. A call is refused immediately, even while the inner service is not ready; the
+//! layer then gives back what the inner service has reserved.
 //!
 //! # Cancel safety
 //!

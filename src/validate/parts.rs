@@ -25,8 +25,8 @@ const MAX_STATES: usize = 256 << 10;
 /// Encodings by which draft 7 decodes texts.
 const ENCODINGS: [&str; 5] = ["base64", "base64url", "base32", "base32hex", "base16"];
 
-/// Returns the compiler's options: for a server that is not trusted with the engine that reads each
-/// text once, else with the one that also knows look-around and back references.
+/// Returns the compiler's options. An untrusted server's patterns run in linear time; a trusted
+/// server's may also have look-around and back references.
 pub(super) fn options(is_trusted: bool) -> ValidationOptions<'static> {
     let mut options = jsonschema::options()
         .offline()
@@ -52,9 +52,9 @@ pub(super) struct Parts {
     pub(super) patterns: BTreeSet<Box<str>>,
     /// The keywords that are not enforced for servers that are not trusted.
     unevaluated: BTreeSet<Box<str>>,
-    /// Whether an error may have those of alternatives in it.
+    /// An error may contain those of alternatives.
     pub(super) has_alternatives: bool,
-    /// Whether a part has an `$id` of its own.
+    /// A part has its own `$id`.
     pub(super) has_ids: bool,
 }
 
@@ -219,7 +219,7 @@ fn each_schema(schema: &mut Value, mut edit: impl FnMut(&mut Map<String, Value>)
     }
 }
 
-/// Returns the names of properties whose values are secrets, wherever in the schema.
+/// Returns the names of secret properties, anywhere in the schema.
 pub(super) fn secrets(schema: &Value) -> BTreeSet<Box<str>> {
     let is_secret = |part: &Value| part["writeOnly"] == true || part["format"] == "password";
     // Of `Optional[SecretStr]` and of a shared definition, too.

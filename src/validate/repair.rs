@@ -11,7 +11,7 @@ use super::{
     path::shown,
 };
 
-/// How many misfits are looked at.
+/// The most validation errors that are looked at.
 const MAX_REPAIRS: usize = 64;
 
 /// The value with what has the wrong type changed, and the paths to it. `None` if there is nothing
@@ -65,7 +65,7 @@ fn changed(value: &Value, wanted: JsonTypeSet) -> Option<Value> {
     }
 }
 
-/// What a text is exactly: `"05"`, `" 5"` and `"5 "` are no numbers.
+/// Reads a text only if it is exactly a value: `"05"`, `" 5"` and `"5 "` are not numbers.
 fn read(text: &str, wanted: JsonTypeSet) -> Option<Value> {
     let value: Value = match text.as_bytes() {
         [b'{' | b'[', .., b'}' | b']'] => {

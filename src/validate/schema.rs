@@ -16,10 +16,10 @@ use crate::{
     text::{Bounded, Short},
 };
 
-/// The most that is said of why a schema is no schema, in characters.
+/// The longest reason for which a schema is refused, in characters.
 const MAX_REASON: usize = 200;
 
-/// What a schema is read as that does not say so itself, by `$schema`.
+/// The draft of a schema without `$schema`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Draft {
@@ -32,9 +32,8 @@ pub enum Draft {
 
 /// A JSON Schema, compiled. Clones share it.
 ///
-/// `{}`, `true` and `null` are the schemas that everything fits, and `false` is the one that
-/// nothing does. `format` is not looked at, nothing is ever fetched, and a `$ref` must be to a part
-/// of the schema itself.
+/// Every value fits `{}`, `true` and `null`, and no value fits `false`. `format` is ignored,
+/// nothing is ever fetched, and a `$ref` must be to a part of the schema itself.
 ///
 /// ```
 /// use serde_json::json;
@@ -99,7 +98,7 @@ struct Compiled {
     /// The keys and words of the schema: others are the caller's.
     names: BTreeSet<Box<str>>,
     omitted: BTreeSet<Box<str>>,
-    /// The names of properties whose values are secrets.
+    /// The names of secret properties.
     secrets: BTreeSet<Box<str>>,
 }
 
@@ -173,20 +172,20 @@ impl Schema {
         part.is_none()
     }
 
-    /// Returns whether the whole schema looks at this value, but for what is
-    /// [left out](Self::omitted). Otherwise the value is beyond the [limits](Self#limits). Costs
-    /// less than [`is_valid`](Self::is_valid).
+    /// Returns whether the whole schema looks at this value, except for the
+    /// [omitted](Self::omitted) parts. Otherwise the value is beyond the [limits](Self#limits).
+    /// Costs less than [`is_valid`](Self::is_valid).
     pub fn covers(&self, value: &Value) -> bool {
         let compiled = self.0.as_ref();
         compiled.is_none_or(|compiled| compiled.whole.takes(value))
     }
 
-    /// What does not fit: none if the value is [valid](Self::is_valid).
+    /// Returns the validation errors, none if the value is [valid](Self::is_valid).
     ///
-    /// Of a large value, or a costly schema, it may be the first misfit alone, or only that the
-    /// value does not fit: what is searched is bounded in time and memory. If the schema refers to
-    /// itself, that is all that is said of values of more than 16 levels, and the fewer levels are
-    /// searched the more branches refer to it.
+    /// The search is bounded in time and memory. Of a large value, or a costly schema, it may find
+    /// only the first error, or only that the value does not fit. If the schema is recursive,
+    /// values of more than 16 levels have only that error, and more branches that recurse mean
+    /// fewer levels.
     pub fn misfits(&self, value: &Value) -> Misfits {
         let found = self.0.as_ref().and_then(|compiled| {
             let part = compiled.misfit_part(value)?;
@@ -348,7 +347,7 @@ struct Measured {
     is_trusted: bool,
     /// `None`, only of a trusted schema: it is beyond the limits of others, or refers to itself.
     size: Option<Size>,
-    /// Sizes for values of one level, of two, and so on, if there is no other.
+    /// Sizes for values of one level, of two, and so on, if the schema has no other size.
     by_levels: Vec<Size>,
 }
 

@@ -115,16 +115,16 @@ impl Schemas {
         Self::default()
     }
 
-    /// Sets the schema of a tool. `false`: it is not set, as there are 10,000 of other tools. Each
-    /// time the table is copied: for many at once there is [`replace`](Self::replace).
+    /// Sets the schema of a tool. Returns `false`, and does not set it, if 10,000 other tools have
+    /// one. The table is copied each time: use [`replace`](Self::replace) for many.
     pub fn insert(&self, server: Option<&str>, tool: &str, schema: Schema) -> bool {
         self.write(|table| add(table, MAX_SCHEMAS, server, tool, Ok(schema)))
     }
 
     /// Replaces the schemas of a server's tools, or of those without a server, by those of a list,
-    /// all at once. If some are refused, have a pattern that is [left out](Schema::omitted), or are
-    /// beyond the first 1,000 of the list or 10,000 of all, one warning tells of them:
-    /// `tool.schema`. Tools that are beyond have no schema, so that their calls are not checked.
+    /// in one step. One warning, `tool.schema`, names those that are refused, have an
+    /// [omitted](Schema::omitted) pattern, or are beyond the first 1,000 of the list or 10,000 of
+    /// all. Tools that are beyond have no schema, so that their calls are not checked.
     pub fn replace<N: AsRef<str>>(
         &self,
         server: Option<&str>,
@@ -170,13 +170,13 @@ impl Schemas {
         self.write(|table| table.retain(|_, entry| !entry.is_of(server)));
     }
 
-    /// The schema of a tool, unless it has none, or one that was refused.
+    /// Returns the schema of a tool, unless it has none or was refused.
     pub fn get(&self, server: Option<&str>, tool: &str) -> Option<Schema> {
         let hash = hash_of(server, Some(tool));
         self.read(hash, server, tool, |schema| schema.clone().ok())?
     }
 
-    /// Returns the schema of a call's tool, unless it has none, or one that was refused.
+    /// Returns the schema of a call's tool, unless it has none or was refused.
     pub fn of_call(&self, call: &CallInfo) -> Option<Schema> {
         self.of(call, |schema| schema.clone().ok())?
     }

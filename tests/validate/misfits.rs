@@ -154,7 +154,7 @@ fn each_keyword_has_its_words() {
         {"additionalProperties":false,"properties":{"a":{}}} {"x":1}: root: has a property that is not allowed
         {"additionalProperties":false,"properties":{"a":{}}} {"x":1,"y":1}: root: has 2 properties that are not allowed
         {"unevaluatedProperties":false} {"x":1}: root: has a property that is not allowed
-        {"propertyNames":{"maxLength":1}} {"xy":1}: root: has a property whose name is longer than 1 character
+        {"propertyNames":{"maxLength":1}} {"xy":1}: root: has a property name that is longer than 1 character
         {"not":{}} 1: root: is what it must not be
         {"required":["a"]} {}: root: "a" is a required property
         {"dependentRequired":{"a":["b"]}} {"a":1}: root: "b" is a required property"#]].assert_eq(&lines.join("\n"));
