@@ -9,6 +9,8 @@ mod probes;
 mod published_behaviours;
 mod requirements;
 mod stack;
+mod stress;
+mod traces;
 mod traps;
 mod weak;
 mod windows;

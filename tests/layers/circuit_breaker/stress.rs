@@ -1,6 +1,5 @@
 //! A breaker between threads, in real time: calls that succeed, fail, panic and are dropped at
 //! random.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     sync::{

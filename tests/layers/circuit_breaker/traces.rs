@@ -3,7 +3,6 @@
 //! resilience4j, failsafe-rs, failsafe-lib (Java) and gobreaker: each test names the one that it
 //! comes from. Theirs are the events and what has to be seen after them; the tests are ours. Where
 //! our rules differ on purpose, the test says what ours does on the same trace.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{collections::VecDeque, future, iter, task::Poll, time::Duration};
 
