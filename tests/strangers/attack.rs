@@ -21,7 +21,7 @@ use tokio::{
 use crate::gateway::Gateway;
 
 /// What tools say in the middle of their work, and pages to those who read them.
-const TEXTS: &str = include_str!("../evidence/texts.txt");
+const TEXTS: &str = include_str!("../stacks/evidence/texts.txt");
 
 pub(crate) struct Strangers {
     ends: Arc<AtomicBool>,

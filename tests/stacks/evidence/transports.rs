@@ -9,7 +9,7 @@ use tower_toolcall::{
     transport::transport,
 };
 
-use crate::kit::Tool;
+use super::kit::Tool;
 
 /// The error of a leaf, and how often a retry layer sent the call.
 async fn sent<E>(error: impl Fn() -> E) -> (u32, ToolError)

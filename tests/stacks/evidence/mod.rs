@@ -1,6 +1,5 @@
 //! What an error out of a tool may cause: nothing. The tools here have done their work before they
 //! fail.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod kinds;
 mod kit;

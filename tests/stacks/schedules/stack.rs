@@ -25,7 +25,7 @@ use tower_toolcall::{
 };
 use tracing::Span;
 
-use crate::{
+use super::{
     leaf::{NOT_READY, Tool},
     log::{Log, What},
     plan::{SERVER, TOOLS, number_of},

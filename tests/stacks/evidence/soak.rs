@@ -2,7 +2,7 @@
 //! not run twice never does.
 //!
 //! 2,000 calls of each by default;
-//! `EVIDENCE_CALLS=50000 cargo test --release --all-features --test evidence soak` makes 100,000.
+//! `EVIDENCE_CALLS=50000 cargo test --release --all-features --test stacks soak` makes 100,000.
 
 use std::{
     collections::HashMap,
@@ -44,7 +44,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_mcp::McpService;
 
-use crate::texts::TEXTS;
+use super::texts::TEXTS;
 
 fn calls() -> usize {
     let set = env::var("EVIDENCE_CALLS").ok();
@@ -146,7 +146,10 @@ fn judge(twice: &[String], repeated: usize) {
 async fn no_tool_of_an_mcp_server_runs_twice_that_must_not() {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp-servers-python");
     assert!(packages.is_dir(), "`tests/run` installs the MCP SDK");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/evidence/server.py");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/stacks/evidence/server.py"
+    );
     let command = tokio::process::Command::new("python3").configure(|command| {
         command.arg(script).env("PYTHONPATH", packages);
     });

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 use tower::Service;
 use tower_toolcall::{BoxError, ErrorKind, Execution, ToolCall, ToolError};
 
-use crate::{
+use super::{
     Random,
     log::{Call, How, Log, What},
     plan::number_of,

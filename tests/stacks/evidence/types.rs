@@ -10,7 +10,7 @@ use tower_toolcall::{
     normalize::NormalizeLayer, retry::RetryLayer,
 };
 
-use crate::kit::{Tool, runs};
+use super::kit::{Tool, runs};
 
 /// V1: a card is charged, and then a client of the tool's is shed.
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use tower_toolcall::{ToolCall, batch::Parallel};
 
-use crate::kit::{Counts, calls, tool};
+use super::kit::{Counts, calls, tool};
 
 /// X3: a call without an id is given one.
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
 
 use tower_toolcall::{ErrorKind, Execution, ReplaySafety, retry::RetryRefusal};
 
-use crate::{
+use super::{
     log::{Entry, How, What},
     plan::{Asked, End},
     stack::{
@@ -25,7 +25,7 @@ pub(crate) fn whole(log: &[Entry], end: &End) {
         call(number, asked, &own, log, end);
     }
     once_keys(log, end);
-    for tool in &crate::plan::TOOLS {
+    for tool in &super::plan::TOOLS {
         let of_tool: Vec<_> = log.iter().filter(|e| e.tool == *tool).collect();
         at_a_time(&of_tool);
         breaker(&of_tool, end);

@@ -102,7 +102,7 @@ struct Inner {
 
 impl Log {
     pub(crate) fn add(&self, call: Call, tool: &str, what: What) {
-        let tool = crate::plan::TOOLS.iter().find(|known| **known == tool);
+        let tool = super::plan::TOOLS.iter().find(|known| **known == tool);
         let mut inner = self.0.lock().unwrap();
         let now = Instant::now();
         let at = now - *inner.since.get_or_insert(now);

@@ -18,7 +18,7 @@ use tower_toolcall::{
     ReplaySafety, ToolCall, ToolResult, circuit_breaker::BreakerState, result::Never,
 };
 
-use crate::{
+use super::{
     Random,
     leaf::{Mood, Tool},
     log::{Call, Log, What},

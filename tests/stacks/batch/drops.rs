@@ -13,7 +13,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::Events;
 
-use crate::kit::{Counts, calls, ms, secs, statuses, tool};
+use super::kit::{Counts, calls, ms, secs, statuses, tool};
 
 /// X3: dropped half-way, the calls that run are dropped with it, and no other begins.
 #[tokio::test(start_paused = true)]

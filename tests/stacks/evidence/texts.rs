@@ -11,7 +11,7 @@ use rmcp::{
 use tonic::{Code, Status};
 use tower_toolcall::{BoxError, ErrorKind, Evidence, Execution, ToolError};
 
-use crate::kit::runs;
+use super::kit::runs;
 
 /// As tools say it: of payments, mails, bookings, builds; in the words of many runtimes.
 pub(crate) const TEXTS: &str = include_str!("texts.txt");

@@ -11,7 +11,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
 };
 
-use crate::kit::{Counts, calls, ms, secs, statuses, tool};
+use super::kit::{Counts, calls, ms, secs, statuses, tool};
 
 /// X1: results in call order, whatever the order in which they end.
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! Retries against a real rmcp server over streamable HTTP whose answers get lost: statuses, and
 //! connections that end before the tool runs, after it has run, and within its answer. What ran is
 //! counted at the server.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 use std::{
     collections::HashMap,
     io,

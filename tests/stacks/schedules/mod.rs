@@ -13,8 +13,7 @@
 //! | `SEED` | the first one; without `SCHEDULES` the only one, whose log is printed | 0 |
 //! | `THREADS` | how many run at a time | all processors |
 //!
-//! `SCHEDULES=1000000 cargo test --release --all-features --test schedules -- --nocapture`
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+//! `SCHEDULES=1000000 cargo test --release --all-features --test stacks schedules -- --nocapture`
 
 mod check;
 mod leaf;
@@ -81,7 +80,7 @@ fn schedule(seed: u64, seen: &Seen, is_shown: bool) {
         entries.iter().for_each(|entry| println!("{entry:?}"));
     }
     if let Err(panic) = ended {
-        println!("SEED={seed} cargo test --all-features --test schedules");
+        println!("SEED={seed} cargo test --all-features --test stacks schedules");
         resume_unwind(panic);
     }
 }

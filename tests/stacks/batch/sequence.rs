@@ -8,7 +8,7 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
 };
 
-use crate::kit::{Counts, calls, ms, secs, statuses, tool};
+use super::kit::{Counts, calls, ms, secs, statuses, tool};
 
 /// System B: tools of 5 s, 30 s for all of them, 500 ms of it kept.
 async fn system_b<const N: usize>(tools: [&str; N]) -> SequenceReport<String> {

@@ -1,5 +1,4 @@
 //! The documented stack, any subset of it, any order of it, and what wrong orders do (N2).
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     collections::HashSet,

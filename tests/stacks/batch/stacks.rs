@@ -20,7 +20,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Events, Script, Step};
 
-use crate::kit::{Counts, calls, ms, secs, statuses, tool};
+use super::kit::{Counts, calls, ms, secs, statuses, tool};
 
 /// X1, S2: a result has the metadata of its stack, and is written by the stack's redaction rules.
 #[tokio::test(start_paused = true)]
