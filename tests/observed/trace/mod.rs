@@ -1,22 +1,14 @@
 //! What a subscriber sees.
-//!
-//! A binary of its own: tracing caches for each call site whether anybody listens, and a thread
-//! without a subscriber must not be the first to come by.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
-#[cfg(feature = "tower")]
 mod batch;
-#[cfg(feature = "tower")]
 mod lines;
-#[cfg(feature = "tower")]
 mod longest;
-#[cfg(feature = "settings")]
 mod settings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -38,6 +30,8 @@ use tower_toolcall::{
 };
 use tracing::{Subscriber, field::Visit, span};
 use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
+
+use crate::listening;
 
 type Fields = BTreeMap<String, String>;
 
@@ -64,15 +58,9 @@ impl Visit for Collect<'_> {
     }
 }
 
-/// Every thread has a subscriber that hears everything.
-fn everybody_listens() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing_subscriber::registry().init());
-}
-
 /// Records what happens in this test.
 fn record() -> (Record, tracing::subscriber::DefaultGuard) {
-    everybody_listens();
+    listening();
     let record = Record::default();
     let guard = tracing_subscriber::registry()
         .with(record.clone())
@@ -360,7 +348,7 @@ async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
 /// The usual set-up of an exporter: it asks for spans only.
 #[tokio::test]
 async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
-    everybody_listens();
+    listening();
     let record = Record::default();
     let spans_only = tracing_subscriber::filter::filter_fn(|m| m.is_span());
     let _guard = tracing_subscriber::registry()
@@ -439,7 +427,7 @@ async fn a_call_dropped_after_its_deadline_is_seen_as_a_timeout() {
 /// One listener for several layers.
 #[tokio::test(start_paused = true)]
 async fn layers_share_a_listener() {
-    everybody_listens();
+    listening();
     let heard = Arc::new(Mutex::new(0));
     let count = heard.clone();
     let listener: Arc<dyn tower_toolcall::Listen> = Arc::new(move |_: &Event<'_>| {
@@ -685,7 +673,7 @@ async fn nothing_is_looked_at_when_nobody_listens() {
             panic!("asked for the answer")
         }
     }
-    everybody_listens();
+    listening();
     let _nobody = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
     ServiceBuilder::new()
         .layer(TraceLayer::new().with_hooks(NotAsked).with_output(true))
@@ -1016,7 +1004,7 @@ async fn spans_have_the_conventions_names_of_agent_and_conversation_and_attempts
 /// A subscriber may take events and no spans, and of them one level only.
 #[tokio::test]
 async fn a_subscriber_that_takes_events_of_one_level_only_hears_them() {
-    everybody_listens();
+    listening();
     for (level, expected) in [(INFO, "tool.success"), (DEBUG, "tool.start")] {
         let record = Record::default();
         let only = tracing_subscriber::filter::filter_fn(move |m| {
@@ -1052,7 +1040,7 @@ async fn an_answer_is_not_measured_for_those_who_hear_errors_only() {
             panic!("asked for the size")
         }
     }
-    everybody_listens();
+    listening();
     let _guard = tracing_subscriber::registry()
         .with(tracing_subscriber::filter::LevelFilter::ERROR)
         .with(Record::default())

@@ -1,7 +1,4 @@
 //! JSON logs as the docs of `event` set them up, and the questions that they answer.
-//!
-//! A binary of its own: tracing caches for each call site whether anybody listens.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod load;
 mod page;
@@ -22,6 +19,7 @@ use tracing_subscriber::{
 };
 
 use self::load::Ledger;
+use crate::listening;
 
 /// What was written.
 #[derive(Clone, Default)]
@@ -65,6 +63,7 @@ fn json<S>(log: &Log) -> fmt::Layer<S, JsonFields, Format<Json>, Log> {
 
 /// The log of the load, the same with the spans, and what the caller knows of it.
 async fn run() -> (Log, Log, Ledger) {
+    listening();
     let (log, with_spans) = (Log::default(), Log::default());
     let short = json(&log).with_current_span(false).with_span_list(false);
     let _guard = tracing_subscriber::registry()

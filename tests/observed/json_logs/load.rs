@@ -19,7 +19,7 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 
-use crate::{Answers, p95, share};
+use super::{Answers, p95, share};
 
 /// Stands in arguments and errors.
 pub(crate) const CANARY: &str = "s3cr3t-canary";

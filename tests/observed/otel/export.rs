@@ -33,7 +33,7 @@ use tracing_subscriber::{
     prelude::*,
 };
 
-use crate::{
+use super::{
     collector::{Collector, Spans, attribute, error},
     configure_process,
     server::{Client, Server},

@@ -22,7 +22,7 @@ use tracing_subscriber::{
     prelude::*,
 };
 
-use crate::configure_process;
+use super::configure_process;
 
 /// Collects a log in memory.
 #[derive(Clone, Default)]

@@ -54,7 +54,7 @@ impl MakeWriter<'_> for Log {
 impl Log {
     /// The default of `tracing_subscriber::fmt()`, without colours, at this level.
     pub(super) fn at(level: Level) -> (Self, DefaultGuard) {
-        super::everybody_listens();
+        crate::listening();
         let log = Self::default();
         let fmt = tracing_subscriber::fmt()
             .with_max_level(level)
@@ -666,7 +666,7 @@ async fn a_denied_call_and_a_dropped_one_are_short() {
 /// P13: and each of two layers with levels of their own has all of its events.
 #[tokio::test(start_paused = true)]
 async fn a_layer_at_debug_takes_no_event_from_one_at_info() {
-    super::everybody_listens();
+    crate::listening();
     let logs = [(); 2].map(|()| Log::default());
     let layer = |log: &Log| {
         let layer = tracing_subscriber::fmt::layer().with_ansi(false);
@@ -720,7 +720,7 @@ async fn control_characters_and_wide_ones_keep_a_line_short() {
 /// O2: the other fields are recorded where DEBUG is heard.
 #[tokio::test(start_paused = true)]
 async fn all_fields_are_there_at_debug() {
-    super::everybody_listens();
+    crate::listening();
     let log = Log::default();
     let fmt = tracing_subscriber::fmt()
         .with_max_level(Level::DEBUG)
@@ -749,7 +749,7 @@ async fn all_fields_are_there_at_debug() {
 /// O1: or where the layer is told to fill in the span.
 #[tokio::test(start_paused = true)]
 async fn a_span_has_its_fields_where_the_layer_says_so() {
-    super::everybody_listens();
+    crate::listening();
     let record = super::Record::default();
     let _guard = tracing_subscriber::registry()
         .with(LevelFilter::INFO)

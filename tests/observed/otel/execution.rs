@@ -25,7 +25,7 @@ use tower_toolcall_http::{
 use tracing::instrument::WithSubscriber;
 use tracing_subscriber::{filter::LevelFilter, prelude::*};
 
-use crate::configure_process;
+use super::configure_process;
 
 fn manifest(mode: &str) -> ToolManifest {
     let mut json = json!({

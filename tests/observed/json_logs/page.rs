@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
-use crate::Answers;
+use super::Answers;
 
-const PAGE: &str = include_str!("../../src/event/json_logs.md");
+const PAGE: &str = include_str!("../../../src/event/json_logs.md");
 
 /// Each key has its row, with the type that it has in the log.
 pub(crate) fn lists_every_key(lines: &[Value]) {
@@ -66,7 +66,7 @@ pub(crate) fn jq_agrees(log: &str, answers: &Answers) {
 /// The page of events and the page of JSON logs are two tables of one thing.
 #[test]
 fn the_page_has_each_field_of_each_event() {
-    let events = include_str!("../../src/event/mod.rs");
+    let events = include_str!("../../../src/event/mod.rs");
     let rows = events
         .lines()
         .filter_map(|line| line.strip_prefix("//! | `tool."));

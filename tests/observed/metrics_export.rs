@@ -1,6 +1,4 @@
 //! Where metrics go: Prometheus' text format over HTTP, the `metrics` facade, OpenTelemetry.
-#![cfg(all(feature = "metrics", feature = "otel"))]
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     collections::BTreeMap,
@@ -28,6 +26,8 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     tool_metrics::Metrics,
 };
+
+use crate::listening;
 
 const CANARY: &str = "sk-proj-Zk3vQ8mW1xT5nB7cR2yL9dF4hJ6gP0sA";
 
@@ -169,6 +169,7 @@ fn assert_no_secret(text: &str) {
 /// O3: the names, by a real parser, over real HTTP.
 #[tokio::test(start_paused = true)]
 async fn a_scrape_over_http_is_what_prometheus_reads() {
+    listening();
     let metrics = Metrics::new();
     work(&metrics).await;
     tokio::time::resume();
@@ -201,6 +202,7 @@ async fn a_scrape_over_http_is_what_prometheus_reads() {
 
 #[test]
 fn every_line_is_a_comment_or_a_sample_and_each_series_is_there_once() {
+    listening();
     let metrics = Metrics::new();
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
@@ -220,6 +222,7 @@ fn every_line_is_a_comment_or_a_sample_and_each_series_is_there_once() {
 /// chosen.
 #[test]
 fn promtool_finds_nothing_but_an_abbreviated_unit() {
+    listening();
     let metrics = Metrics::new();
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
@@ -258,6 +261,7 @@ fn promtool(text: &str) -> Vec<String> {
 
 #[test]
 fn the_facade_records_the_same_under_the_same_names() {
+    listening();
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     let runtime = tokio::runtime::Builder::new_current_thread();
@@ -302,6 +306,7 @@ fn points(data: &AggregatedMetrics) -> Vec<(BTreeMap<String, String>, f64)> {
 
 #[tokio::test(start_paused = true)]
 async fn opentelemetry_gets_the_conventional_histograms_and_the_rest() {
+    listening();
     let exporter = InMemoryMetricExporter::default();
     let provider = SdkMeterProvider::builder()
         .with_periodic_exporter(exporter.clone())
@@ -378,6 +383,7 @@ async fn opentelemetry_gets_the_conventional_histograms_and_the_rest() {
 /// Names that look different and are labels alike, and the in-flight count that a first call has.
 #[tokio::test(start_paused = true)]
 async fn a_first_call_in_flight_is_no_series_of_its_own() {
+    listening();
     let metrics = Metrics::new();
     let mut tools = ServiceBuilder::new()
         .layer(metrics.layer())
@@ -401,6 +407,7 @@ async fn a_first_call_in_flight_is_no_series_of_its_own() {
 /// W13.
 #[tokio::test(start_paused = true)]
 async fn opentelemetry_gets_the_conventions_units_and_the_names_of_other_systems_if_asked() {
+    listening();
     for aliases in [false, true] {
         let exporter = InMemoryMetricExporter::default();
         let provider = SdkMeterProvider::builder()
@@ -448,6 +455,7 @@ async fn opentelemetry_gets_the_conventions_units_and_the_names_of_other_systems
 /// W13.
 #[tokio::test(start_paused = true)]
 async fn prometheus_has_the_errors_by_the_name_of_another_system_if_asked() {
+    listening();
     for aliases in [false, true] {
         let metrics = Metrics::builder().with_aliases(aliases).build().unwrap();
         work(&metrics).await;

@@ -26,6 +26,8 @@ use tracing::{
     span,
 };
 
+use crate::listening;
+
 /// Writes down all that it hears.
 #[derive(Clone, Default)]
 struct Hears(Arc<Mutex<String>>);
@@ -153,6 +155,7 @@ fn call(input: &Value) -> ToolCall {
 
 /// A call through the whole stack, and all that is heard of it.
 fn run(call: ToolCall, answer: Result<Value, String>) -> (ToolResult<Value>, String) {
+    listening();
     let hears = Hears::default();
     let metrics = Metrics::new();
     let _guard = tracing::subscriber::set_default(hears.clone());
