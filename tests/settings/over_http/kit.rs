@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
+use super::{
     served::{FILE, UPSTREAM},
     upstream::Upstream,
 };
@@ -57,7 +57,12 @@ fn start(file: &str, vars: &[(&str, &str)], upstream: &str) -> (Process, String)
         }
     }
     let child = command
-        .args(["--exact", "served::serve", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "over_http::served::serve",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FILE, &path)
         .env(UPSTREAM, upstream)
         .envs(vars.iter().copied())

@@ -1,6 +1,5 @@
 //! What the five systems that asked for this crate expect of it, each with its preset (G3):
 //! settings, stack, router, batch and metrics together.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use std::{
     collections::BTreeSet,
@@ -568,7 +567,7 @@ async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
     assert_eq!(requests.load(SeqCst), 8);
 }
 
-#[path = "../examples/tools_provider/src/cloud_events.rs"]
+#[path = "../../examples/tools_provider/src/cloud_events.rs"]
 #[expect(dead_code, reason = "the example prints them")]
 mod cloud_events;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Served, refused};
+use super::kit::{Served, refused};
 
 /// Keys and their values, in a process that knows nothing but the preset's name.
 async fn numbers(preset: &str, expected: &[(&str, Value)]) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{
+use super::{
     kit::{SLACK, Served, ms},
     upstream::Does,
 };
