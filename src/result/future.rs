@@ -96,7 +96,7 @@ impl Pending {
         }
     }
 
-    /// Hands over what is known. Nothing is left here.
+    /// Hands over what it knows, and leaves nothing here.
     #[inline]
     pub(super) fn take(&mut self) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Pending {
         }
     }
 
-    /// The records of the layers below so far.
+    /// Returns the records of the inner layers so far.
     pub fn observation(&self) -> &Observation {
         &self.below
     }
@@ -151,17 +151,18 @@ impl Pending {
         }
     }
 
-    /// The error of an answer that the leaf has reported, and the classifier takes for a success.
+    /// Returns the error of an answer that the tool service has reported, but the classifier counts
+    /// as a success.
     #[inline]
     fn reported(&self) -> Option<ToolError> {
         let is_reported = self.below.is_reported();
         is_reported.then(|| failure_of_answer(&Outcome::reported()))?
     }
 
-    /// The error with what is known of the call.
+    /// Adds what is recorded of the call to its error.
     #[cold]
     fn failed(&self, error: ToolError, duration: &mut Duration, attempts: u32) -> ToolError {
-        // It was not started: the time that it took to find that out is no duration of the call.
+        // It was not started: the time to find that out is not a duration of the call.
         let is_unknown = error.kind() == ErrorKind::NotFound && error.is_own_refusal();
         if error.kind() == ErrorKind::DeadlineExceeded || is_unknown && attempts == 0 {
             *duration = Duration::ZERO;
@@ -171,7 +172,7 @@ impl Pending {
     }
 }
 
-/// The error of an answer that is no success.
+/// Returns the error of an answer that is not a success.
 #[inline]
 fn of_answer(outcome: &Outcome) -> Option<ToolError> {
     (!outcome.is_success()).then(|| failure_of_answer(outcome))?

@@ -20,8 +20,8 @@ impl Default for ToolResultLayer {
 }
 
 impl ToolResultLayer {
-    /// A layer for which every answer is a success that the leaf does not
-    /// [report](crate::Record::set_reported) as an error.
+    /// Makes a layer for which every answer is a success, unless the tool service has
+    /// [reported](crate::Record::set_reported) an error.
     pub fn new() -> Self {
         Self {
             classifier: ByError,
@@ -31,8 +31,9 @@ impl ToolResultLayer {
 
 impl<C> ToolResultLayer<C> {
     /// Sets the classifier that decides whether an `Ok` is an error result. Default: an `Ok` is a
-    /// success, unless the leaf has [reported](crate::Record::set_reported) an error, as
-    /// `McpService` does (`isError`). That holds with any classifier.
+    /// success. With any classifier an error that the tool service has
+    /// [reported](crate::Record::set_reported) is an error result, as `McpService` does for
+    /// `isError`.
     pub fn with_classifier<D>(self, classifier: D) -> ToolResultLayer<D> {
         ToolResultLayer { classifier }
     }

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::call::{Recorded, known};
 
-/// What the layers below a [`ToolResultLayer`](super::ToolResultLayer) did for a call,
-/// and values that the caller adds.
+/// The records of the layers inside a [`ToolResultLayer`](super::ToolResultLayer) for a call, and
+/// values that the caller adds.
 ///
 /// `Debug` shows how much the caller has added, not what.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ impl Metadata {
         known(self.below.timeout).map(Duration::from_nanos)
     }
 
-    /// The same as configured, before a deadline shortened it.
+    /// Returns the timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
         known(self.below.configured_timeout).map(Duration::from_nanos)
     }
@@ -52,7 +52,7 @@ impl Metadata {
         known(self.below.output_bytes)
     }
 
-    /// The value that the caller has added under this key.
+    /// Returns the value that the caller has added under this key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.extra.as_ref()?.get(key)
     }

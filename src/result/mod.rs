@@ -1,14 +1,13 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
 //! For agent loops, where the failure of one tool must not end the turn; `batch::Parallel` makes
-//! such results itself. The result says how the call ended ([`Status`]), what it answered or what
-//! went wrong, how long it took, and what the layers below did for it. A readiness error is the
-//! result of the call that meets it.
+//! such results itself. The result has the call's [`Status`], its answer or error, its duration,
+//! and what the inner layers did. A readiness error is the result of the call that meets it.
 //!
 //! | ended with | [status](Status) | data | error |
 //! |---|---|---|---|
 //! | an answer | `success` | yes | |
-//! | an answer that is no success in the classifier's eyes: the tool's own error (`isError`) | `error` | yes | `Reported` |
+//! | an error result of the tool by its classification (`isError`) | `error` | yes | `Reported` |
 //! | `Timeout` | `timeout` | | yes |
 //! | `DeadlineExceeded`: no time was left, it did not start | `skipped` | | yes |
 //! | `Cancelled` | `cancelled` | | yes |
@@ -48,10 +47,10 @@
 //! # }
 //! ```
 //!
-//! An answer that its leaf reports as an error in the tool's own words
-//! ([`Record::set_reported`](crate::Record::set_reported); `McpService` does so for `isError`) is
-//! no success: its kind is [`Reported`](crate::ErrorKind::Reported), and [`data`](ToolResult::data)
-//! still has it. A tool of your own says so itself:
+//! If a tool service reports its answer as the tool's own error
+//! ([`Record::set_reported`](crate::Record::set_reported), as `McpService` does for `isError`), the
+//! call has not succeeded. Its kind is [`Reported`](crate::ErrorKind::Reported), and
+//! [`data`](ToolResult::data) still has the answer. A tool of your own reports it like this:
 //!
 //! ```
 //! # use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -83,15 +82,16 @@
 //!
 //! # Errors
 //!
-//! None: the error type is [`Never`], which has no value and is no [`ToolError`](crate::ToolError).
-//! So layers and bridges that look at errors, a batch or routes for example, refuse such a stack
-//! when it is compiled, unless a layer between boxes errors: for them all its results would be
-//! successes. Give them the stack without this layer; what is a result they make themselves.
+//! None: the error type is [`Never`], which has no value and does not convert into a
+//! [`ToolError`](crate::ToolError). So layers and bridges that look at errors, a batch or routes
+//! for example, refuse such a stack when it is compiled, unless a layer between boxes errors: for
+//! them all its results would be successes. Give them the stack without this layer; they make
+//! results themselves.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the inner one; there is no caller left to take a result. A
-//! call that its token cancels has one.
+//! Dropping the response future drops the inner one, and no result is made. A call that its token
+//! cancels has a result.
 //!
 //! # Clone
 //!

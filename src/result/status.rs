@@ -7,15 +7,15 @@ use crate::error::ErrorKind;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
-    /// It has its answer.
+    /// The call has its answer.
     Success,
-    /// It failed, or was refused, or the tool reported an error of its own.
+    /// The call failed or was refused, or the tool reported its own error.
     Error,
-    /// It was started and did not end in time.
+    /// The call was started and did not end in time.
     Timeout,
-    /// It was not started: no time was left for it.
+    /// The call was not started, because no time was left.
     Skipped,
-    /// The caller gave it up.
+    /// The caller cancelled the call.
     Cancelled,
 }
 

@@ -71,7 +71,7 @@ impl<T> ToolResult<T> {
         self.about.error.as_ref()
     }
 
-    /// The same, taken out.
+    /// Takes the answer out.
     pub fn into_data(self) -> Option<T> {
         self.data
     }
@@ -121,12 +121,12 @@ impl<T> ToolResult<T> {
         self.about.attempts
     }
 
-    /// What the layers below did.
+    /// Returns what the inner layers did.
     pub fn metadata(&self) -> &Metadata {
         &self.about.metadata
     }
 
-    /// The same, to add to it.
+    /// Returns the metadata, to add to it.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.about.metadata
     }
@@ -206,7 +206,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// A [`ToolResult`] whose `Serialize` writes the tool's real answer. See [`ToolResult::exposed`].
+/// A [`ToolResult`] that serialises the tool's real answer. See [`ToolResult::exposed`].
 ///
 /// ```
 /// # use tower::{ServiceBuilder, ServiceExt, service_fn};

@@ -112,7 +112,7 @@ impl<D, E> Wire<D, E> {
 impl<T: Serialize> Serialize for ToolResult<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rules = self.call().rules();
-        // A record for a log is not lost for data that is no JSON.
+        // Data that is not JSON must not lose a log its record.
         let collect = |data| collect_for(rules, data).unwrap_or_else(|_| "[not JSON]".into());
         let data = self.data().map(collect);
         let data = data.as_ref().map(|data| rules.json(data));
@@ -144,7 +144,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
             return Err(de::Error::missing_field("data"));
         }
         let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
-            .map_err(|_| de::Error::custom("`duration_ms` is no duration"))?;
+            .map_err(|_| de::Error::custom("`duration_ms` is not a duration"))?;
         let metadata = wire.metadata;
         let or_unknown = |number: Option<u64>| number.map_or(0, |number| number.wrapping_add(1));
         let mut call = ToolCall::new(wire.tool);

@@ -136,7 +136,7 @@ impl Definition {
     /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
     ///
     /// Arguments are always an object: the schema of `()` is an object without properties, and that
-    /// of `Option<T>` is that of `T`. A type that is no object in JSON fits no call, so
+    /// of `Option<T>` is that of `T`. A type that is not an object in JSON fits no call, so
     /// [`RouterBuilder::build`](super::RouterBuilder::build) refuses its definition.
     #[cfg(feature = "schemars")]
     pub fn of<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
@@ -162,7 +162,7 @@ impl Definition {
         &self.name
     }
 
-    /// What a model is told of the tool.
+    /// Returns the description that a model reads.
     pub fn description(&self) -> &str {
         &self.description
     }

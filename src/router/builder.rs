@@ -30,12 +30,12 @@ pub struct RouterBuilder<Res> {
     described: Vec<Definition>,
 }
 
-/// Makes a server, whose route needs the separator and the registry that watches it.
+/// Makes a server. Its route needs the separator and the registry that watches it.
 type MakeServer<Res> =
     Box<dyn FnOnce(Arc<str>, &Arc<str>, Option<&Health>) -> Server<Res> + Send + Sync>;
 
 impl<Res: 'static> RouterBuilder<Res> {
-    /// A router of nothing yet, whose tools answer with `Res`.
+    /// Makes an empty router of tools that answer with `Res`.
     pub fn new() -> Self {
         Self {
             separator: "__".to_owned(),
@@ -53,9 +53,9 @@ impl<Res: 'static> RouterBuilder<Res> {
         self
     }
 
-    /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with
-    /// any layers around it. Whether it may run twice is said in the [retry
-    /// policy](crate::retry::RetryPolicy::with_replay_safety), by its name.
+    /// Adds a tool of this program: any service, for example a [`tool_fn`](super::tool_fn), with or
+    /// without layers. The [retry policy](crate::retry::RetryPolicy::with_replay_safety) says by
+    /// its name whether it may run twice.
     pub fn tool<S>(mut self, name: impl Into<Arc<str>>, service: S) -> Self
     where
         S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
@@ -77,11 +77,12 @@ impl<Res: 'static> RouterBuilder<Res> {
         self.tool(name, service)
     }
 
-    /// Adds a function of this program, whose definition has the schema of its argument's type.
+    /// Adds a function of this program, with a definition that has the schema of its argument's
+    /// type.
     ///
     /// It is [`described_tool`](Self::described_tool) with [`Definition::of`] and
-    /// [`tool_fn`](super::tool_fn); see the [module docs](super#definitions) for an example. With
-    /// layers around the function these three do the same.
+    /// [`tool_fn`](super::tool_fn); see the [module docs](super#definitions) for an example. Use
+    /// these three to put layers outside of the function.
     #[cfg(feature = "schemars")]
     pub fn typed_tool<A, F, Fut, R, E>(
         self,
@@ -124,35 +125,35 @@ impl<Res: 'static> RouterBuilder<Res> {
     }
 
     /// Sets the timeout of one tool, by the name that a caller gives it: `pay`, `docs__search`. The
-    /// [identity layer](Router::identity) writes it on the calls that have none; a timeout layer
-    /// that has one for the tool goes before it. Default: none.
+    /// [identity layer](Router::identity) writes it on the calls that have none. A timeout layer's
+    /// own value for the tool takes precedence. Default: none.
     pub fn with_timeout(mut self, name: impl Into<String>, timeout: Duration) -> Self {
         self.timeouts.push((name.into(), timeout));
         self
     }
 
-    /// Watches the servers, under the names that they have here: a [layer](Health::layer) around
-    /// the service of each, so that of calls that a layer inside it repeats the last attempt
-    /// counts. A timeout layer above the router drops what hangs: that is [distinguished from a
-    /// cancelled call](crate::health) by how long it took. If the registry
-    /// [refuses](crate::health::HealthBuilder::with_refusal) calls to a server, no list has its
-    /// tools meanwhile; see the [module docs](super#servers-that-are-not-there). The registry knows
-    /// them before their first call. Default: none.
+    /// Watches the servers, under the names that they have here. The registry's
+    /// [layer](Health::layer) is the outer one of each server's service, so that of a call that an
+    /// inner layer repeats the last attempt counts. An outer timeout layer drops hanging calls: the
+    /// registry [distinguishes them from cancelled calls](crate::health) by their duration.
     ///
-    /// Routers may share a registry, if what they call by one name is one server.
+    /// While the registry [refuses](crate::health::HealthBuilder::with_refusal) calls to a server,
+    /// no list has its tools; see the [module docs](super#servers-that-are-not-there). The registry
+    /// knows the servers before their first call. Default: none.
+    ///
+    /// Routers may share a registry if they call each server by the same name.
     pub fn with_health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
         self
     }
 
-    /// The router.
+    /// Builds the router.
     ///
     /// # Errors
     ///
-    /// A name that is empty, is used twice or could be taken for another; a
-    /// [timeout](Self::with_timeout) for a name that no tool can have; a definition whose schema is
-    /// no object's. The error tells which. No list of tools, whatever it changes to, can make names
-    /// collide later.
+    /// A name that is empty, is used twice or is ambiguous; a [timeout](Self::with_timeout) for a
+    /// name that no tool can have; a definition with a schema that is not of an object. The error
+    /// names it. No later change of a list of tools can make names collide.
     pub fn build(self) -> Result<Router<Res>, ConfigError> {
         let separator = Arc::<str>::from(self.separator);
         names::check_separator(&separator)?;

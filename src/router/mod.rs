@@ -33,8 +33,8 @@
 //! router knows of the tool: whether it may run twice, by the annotations of a trusted server, and
 //! its [timeout](RouterBuilder::with_timeout).
 //!
-//! A list that follows a server and was never read tells nothing: calls of that server are passed
-//! on, whatever tool they name.
+//! If a list that follows a server was never read, calls of that server are passed on, whatever
+//! tool they name.
 //!
 //! A model's provider may allow less than a server: flat names of more than 64 characters, or with
 //! others than letters, digits, `_` and `-`, are refused by some. They are passed on as they are.
@@ -42,22 +42,21 @@
 //! # Servers that are not there
 //!
 //! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the
-//! servers: here their names are known, which a layer above knows from calls that name them only.
+//! servers. Here it knows their names from the start; an outer layer knows them only from calls.
 //! While it refuses calls to a server,
 //!
-//! - a call of its tools fails at once, with
+//! - a call of its tools fails immediately, with
 //!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time to come
-//!   back; the model reads that the tool is unavailable for the moment, not that there is none;
+//!   back; the model reads that the tool is temporarily unavailable, not that it does not exist;
 //! - [`names`](Router::names), [`definitions`](Router::definitions) and the names that are
 //!   suggested instead of an unknown one leave its tools out.
 //!
-//! They are back once the server is, and also when a call is to be let through as a probe: a model
-//! that is shown no tool would never call it. So a list changes with time alone. Who tells others
-//! of it watches [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and for each
+//! They are back once the server is, and also when a call may pass as a probe: a model would never
+//! call a tool that no list shows. So a list changes with time alone. To notify others of that,
+//! watch [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and each
 //! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
 //!
-//! A tool whose circuit breaker is open is left out too, if the list is that of
-//! [`withhold`](Router::withhold).
+//! The list of [`withhold`](Router::withhold) leaves out tools with an open circuit breaker too.
 //!
 //! # Order
 //!

@@ -92,7 +92,7 @@ mod tests {
             prop_assert_eq!(split(&flat, &separator), Some((&*server, &*tool)));
         }
 
-        /// The refusals cost nothing but what is ambiguous.
+        /// Only ambiguous names are refused.
         #[test]
         fn a_server_that_is_refused_could_be_split_elsewhere(
             server in "[ab_]{1,6}",

@@ -32,7 +32,7 @@ pub struct Router<Res = Value> {
 }
 
 impl Router {
-    /// Builds a router whose tools answer with JSON. For other answers: [`RouterBuilder::new`].
+    /// Builds a router of tools that answer with JSON. For other answers: [`RouterBuilder::new`].
     pub fn builder() -> RouterBuilder<Value> {
         RouterBuilder::new()
     }
@@ -68,8 +68,8 @@ impl<Res> Router<Res> {
     /// call nothing is found. Asking makes no breaker and takes no probe's place.
     ///
     /// This is a view, made when the breakers are there: routers that were cloned before have their
-    /// lists as they are. With time alone a list changes too: `GatewayHandler::follow_breakers`
-    /// tells clients of it.
+    /// lists as they are. A list also changes with time alone: `GatewayHandler::follow_breakers`
+    /// notifies clients of it.
     ///
     /// ```
     /// use tower::{ServiceBuilder, service_fn};
@@ -108,10 +108,9 @@ impl<Res> Router<Res> {
         breakers.iter().any(|breakers| breakers.is_refusing(&call))
     }
 
-    /// The names of all tools as a caller gives them, sorted, except those of servers to which
-    /// calls are [refused](RouterBuilder::with_health) now, and those that are
-    /// [withheld](Self::withhold). What a server lists under a name that no call can have, as
-    /// [`ToolCall::check`] tells of the flat one, is not there.
+    /// Returns the names of all tools as a caller gives them, sorted. Tools are left out if their
+    /// server [refuses](RouterBuilder::with_health) calls now, if they are
+    /// [withheld](Self::withhold), or if [`ToolCall::check`] refuses their flat name.
     pub fn names(&self) -> Vec<String> {
         let local = self.table.local.keys();
         let local = local.filter(|name| !self.is_withheld(None, name));
@@ -209,8 +208,7 @@ impl<Res> Service<ToolCall> for Router<Res> {
     }
 }
 
-/// Stricter than the router itself: a server that it does not know is no word of the caller's own,
-/// but one that does not exist.
+/// Stricter than the router itself: a server that it does not know does not exist.
 impl<Res: 'static> Resolve for Router<Res> {
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
         let unknown = || {

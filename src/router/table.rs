@@ -13,7 +13,7 @@ use crate::{
     nearest::Nearest,
 };
 
-/// All names, and what is behind them.
+/// All names and their tools.
 pub(super) struct Table<Res> {
     pub(super) separator: Arc<str>,
     pub(super) local: HashMap<Arc<str>, Local<Res>>,
@@ -109,7 +109,7 @@ impl<Res> Server<Res> {
     }
 
     fn listed(&self, tool: &str) -> Option<Target<'_, Res>> {
-        // The name may be a stranger's, of any length.
+        // The name may come from an untrusted caller and have any length.
         let tool = self.is_callable(tool).then(|| self.tools.find(tool))?;
         Some(Target::Listed(self, tool?))
     }
@@ -258,7 +258,7 @@ impl<Res> Table<Res> {
         }
     }
 
-    /// The tool that the caller of one that does not exist may have meant, as a flat name.
+    /// Returns the flat name of the tool that the caller of an unknown tool may have meant.
     pub(super) fn asked(&self, server: Option<&str>, name: &str) -> String {
         match server.and_then(|server| self.servers.get(server)) {
             Some(server) if server.part_of(name).is_none() => server.flat(name),

@@ -64,7 +64,7 @@ where
     }
 }
 
-/// The same for a function that also takes the call: for its id, its deadline, its
+/// Makes a tool of a function that also takes the call: for its id, its deadline, its
 /// [progress](ToolCall::progress).
 ///
 /// ```

@@ -81,7 +81,7 @@ impl Token {
     }
 }
 
-/// So many seconds: none for what is negative or no number.
+/// Reads seconds. A negative number or `NaN` is zero.
 pub(super) fn time(seconds: f64) -> Duration {
     match seconds > 0.0 {
         true => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
@@ -89,7 +89,7 @@ pub(super) fn time(seconds: f64) -> Duration {
     }
 }
 
-/// JWTs have no padding; a service may read one that has.
+/// JWTs have no padding, but a service may accept it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent),

@@ -57,7 +57,7 @@ impl Kept {
         }
     }
 
-    /// Puts the token on a call, and hides it in what is shown of the call.
+    /// Puts the token on a call, and hides it in everything that shows the call.
     pub(super) fn put_on(self, call: &mut ToolCall) {
         call.hide_secrets_of(&self.rules);
         call.extensions_mut().insert(UpstreamToken::new(self.token));
@@ -142,7 +142,8 @@ where
     X::Error: Into<ToolError>,
     X::Future: Send,
 {
-    /// The token, asked for in the name of this call, unless somebody else does so.
+    /// Returns the token. Asks for it in the name of this call, unless another call does so
+    /// already.
     pub(super) fn ask(
         &self,
         call: &ToolCall,
@@ -216,7 +217,7 @@ fn tell(
     });
 }
 
-/// The error of a call whose token could not be had. It was not sent.
+/// Returns the error of a call that could not get its token. The call was not sent.
 fn failed(cause: ToolError) -> ToolError {
     if cause.kind() == ErrorKind::TokenExchange {
         return cause.unnamed();

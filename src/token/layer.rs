@@ -59,9 +59,9 @@ impl<X> TokenLayer<X> {
         }
     }
 
-    /// Sets for whom the tokens of a tool have to be: of a call with a server by its flat name
-    /// (`pay__charge`), of one without by its own (`charge`). A server that calls a tool of its own
-    /// `charge` gets nobody else's token by that.
+    /// Sets the target of a tool's tokens: of a call with a server by its flat name
+    /// (`pay__charge`), of a call without a server by its own (`charge`). So a server with its own
+    /// tool `charge` does not get the token of yours.
     ///
     /// A flat name is one tool's if no server has the separator in its name; a `Router` takes no
     /// such server. Else `a__b__c` is `b__c` of `a` as well as `c` of `a__b`, and both get the
@@ -75,8 +75,7 @@ impl<X> TokenLayer<X> {
         self.edit(|s| _ = s.servers.insert(name.into(), target))
     }
 
-    /// Sets for whom the tokens of all other tools have to be: `None`, for nobody. Default: they
-    /// have none.
+    /// Sets the target of the tokens of all other tools. `None`: they get no token, the default.
     pub fn targets(
         self,
         target: impl Fn(&CallInfo) -> Option<Target> + Send + Sync + 'static,
@@ -87,7 +86,7 @@ impl<X> TokenLayer<X> {
     /// Sends the caller's own token to this tool, as it is. The tool can then do whatever the
     /// caller may do elsewhere, which the MCP specification forbids (2025-11-25, "Token
     /// Passthrough"): for a service of your own that checks the token itself. The event
-    /// `tool.token` tells of it.
+    /// `tool.token` warns of it.
     pub fn pass_subject(self, tool: impl Into<Box<str>>) -> Self {
         let tool = tool.into();
         event!(WARN TOKEN, TOOL = short(&tool), ERROR = "the caller's own token is sent to this tool");
@@ -100,7 +99,7 @@ impl<X> TokenLayer<X> {
         self.edit(|s| s.leeway = leeway)
     }
 
-    /// Sets how long a token is valid whose provider does not say so. Default 300 s.
+    /// Sets the lifetime of a token if its provider does not report one. Default 300 s.
     pub fn with_default_lifetime(self, lifetime: Duration) -> Self {
         self.edit(|s| s.default_lifetime = lifetime)
     }
@@ -127,8 +126,8 @@ impl<X> TokenLayer<X> {
         Ok(self)
     }
 
-    /// Changes the service that is asked for tokens: for layers of your own around one that was
-    /// made elsewhere, or to read it. The tokens stay.
+    /// Changes the service that is asked for tokens: to add layers to a service that was made
+    /// elsewhere, or to read it. The tokens stay.
     ///
     /// ```
     /// # use bytes::Bytes;

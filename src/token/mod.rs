@@ -1,10 +1,10 @@
-//! Tokens for tools: a layer that exchanges the caller's token for one that the tool's service
-//! takes (RFC 8693), and keeps it.
+//! Tokens for tools: exchanges the caller's token for the token that a tool's service takes (RFC
+//! 8693), and keeps it.
 //!
-//! The caller puts his own token on the call,
+//! The caller puts their own token on the call,
 //! [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
-//! [`Target`] of each tool's tokens, asks an identity provider for one, and puts it on the call as
-//! an [`UpstreamToken`], which an HTTP tool has as the variable `upstream_token` of its headers.
+//! [`Target`] of each tool's tokens, asks an identity provider for a token, and puts it on the call
+//! as an [`UpstreamToken`], which an HTTP tool has as the variable `upstream_token` of its headers.
 //! The caller's own token goes to no tool.
 //!
 //! ```
@@ -51,11 +51,10 @@
 //! ```
 //!
 //! # Whose token it is
-//!
-//! A token is kept by the whole of what it was asked for: the subject's token itself, audience,
-//! resources and scopes, each compared in full. No session, agent or user id has a part in it. A
-//! call without a subject's token is refused; an empty one is none, and so is one of more than 16
-//! KiB. Nothing is kept of one that its provider refuses.
+//! The key of a kept token is all that it was asked for: the subject's token itself, audience,
+//! resources and scopes, each compared in full. Session, agent and user id do not matter. A call is
+//! refused if its subject's token is missing, empty, or longer than 16 KiB. The layer keeps nothing
+//! of a token that its provider refuses.
 //!
 //! It is used until 30 s before its end ([`with_leeway`](TokenLayer::with_leeway); half of its
 //! lifetime at most), which is what its provider says, 300 s if it does not, 24 h at most. A JWT is
@@ -67,14 +66,14 @@
 //!
 //! Of many calls that need the same token, one asks. If that call is dropped, or its time is over,
 //! the next one asks; if the exchange fails, all that waited for it share the failure, and the next
-//! call asks again. Calls with a token for one call wait for nobody. Waiting ends with the call's
-//! own deadline or cancellation: poll the future of a call or drop it, as the one that asks holds
-//! up the others.
+//! call asks again. Calls with a token for one call do not wait for others. Waiting ends with the
+//! call's own deadline or cancellation. Poll the future of a call or drop it, because the asking
+//! call holds up the others.
 //!
 //! A 401 on the tool service's own connection, for a token that was kept for 30 s or more, forgets
-//! that token: another one is asked for, and the call is sent once more, as another attempt. A 401
-//! has done nothing, so that this holds whatever the call's replay safety. A second 401 is the
-//! answer, and so is the first if there is no other token.
+//! that token. The layer asks for another token, and sends the call once more, as another attempt.
+//! A 401 has done nothing, so this holds whatever the call's replay safety. A second 401 is the
+//! answer, and so is the first if there is only the same token.
 //!
 //! # Order
 //!
@@ -93,16 +92,16 @@
 //!
 //! # Strangers
 //!
-//! Whether a token is genuine the provider says: each one that somebody invents is a request to it,
+//! Only the provider knows whether a token is genuine: each invented token is a request to it,
 //! signed in as this program. With too many of them the provider answers all callers with a 429 or
 //! a 5xx, and a 5xx opens the circuit breaker for all. No refusal is remembered: an invented token
-//! hardly comes twice, and would have to be kept. So, where strangers can call:
+//! hardly comes twice, and would have to be kept. So, where untrusted callers can call:
 //!
 //! - Check callers first, in a layer of the router: the signature and the `exp` of their JWTs, or
 //!   how many requests an address may send.
 //! - Set a limit around the exchange, as the example does. It bounds how many requests the provider
-//!   has at once. The others wait, each until its own deadline; a call whose token is kept needs no
-//!   place. Where requests have to be bounded by the second, a rate limit stands at the same place.
+//!   has at the same time. The others wait, each until its own deadline; a call with a kept token
+//!   needs no place. Use a rate limit in the same place to bound requests by the second.
 //!
 //! # Errors
 //!
@@ -117,12 +116,12 @@
 //!
 //! # Metrics
 //!
-//! A `metrics::MetricsLayer` above the layer counts what becomes of tokens, and times the exchanges
+//! An outer `metrics::MetricsLayer` counts what becomes of tokens, and times the exchanges
 //! (`token_exchange_total`, `token_exchange_failures_total`, `token_exchange_duration_ms`), with
 //! nothing to wire; [`TokenHandle::counts`] has the same of this layer alone. No label has a token,
-//! a subject or a name. The state of the provider's breaker (`circuit_breaker_state`, of the tool
-//! `token_exchange`) is there if a `MetricsLayer` stands around the exchange; with one that
-//! `layer_from_settings` made, by [`TokenLayer::map_exchange`].
+//! a subject or a name. For the state of the provider's breaker (`circuit_breaker_state`, of the
+//! tool `token_exchange`), put a `MetricsLayer` around the exchange; if `layer_from_settings` made
+//! it, by [`TokenLayer::map_exchange`].
 //!
 //! # Secrets
 //!
@@ -140,9 +139,9 @@
 //! subject's token, arguments with the name of a secret, or that the tool's schema calls one by
 //! `writeOnly` or `format: password`) may come back to the caller in a successful answer, and are
 //! hidden in errors, events, spans and records of answers. Values of less than 8 bytes are not
-//! looked for, and neither is what the client adds below an HTTP tool, or a transport other than
-//! `McpHttpClient` sends. A layer outside the one that knows the schema has shown the arguments
-//! before: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer). See
+//! looked for, and neither is what the client adds inside an HTTP tool, or a transport other than
+//! `McpHttpClient` sends. Layers outside the layer that knows the schema have already shown the
+//! arguments: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer). See
 //! [`Rules::with_secrets`](crate::redact::Rules::with_secrets) for the forms and bounds.
 //!
 //! # Readiness
@@ -152,7 +151,7 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future ends the wait, and the exchange if the call is the one that asks.
+//! Dropping the response future ends the wait, and the exchange if this call is the asking one.
 //! Nothing is lost or leaked.
 //!
 //! # Clone

@@ -92,8 +92,8 @@ pub struct Bearer<S, X> {
 
 crate::text::opaque_debug!({S, X} Bearer<S, X>);
 
-/// What it takes to ask for a token and to send the call with it: of a call without one, and of one
-/// whose token may have been revoked.
+/// The parts to ask for a token and to send the call with it. Used for a call without a token, and
+/// for a call with a token that may have been revoked.
 struct Renewal<S, X> {
     call: ToolCall,
     request: TokenRequest,
@@ -161,7 +161,8 @@ where
         })
     }
 
-    /// The caller's cancellation goes before the server's answer, and that before all else.
+    /// Returns the error to give up with. The caller's cancellation takes precedence over the
+    /// server's answer, and that over all else.
     fn gave_up(&mut self, error: ToolError, _: Step) -> ToolError {
         match self.refused.take() {
             Some(refused) if error.kind() != ErrorKind::Cancelled => refused,

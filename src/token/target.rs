@@ -70,8 +70,8 @@ impl Target {
     }
 }
 
-/// What a call to an identity provider asks for: an extension of the calls that a
-/// [`TokenLayer`](super::TokenLayer) sends to it.
+/// A request for a token: an extension of the calls that a [`TokenLayer`](super::TokenLayer) sends
+/// to an identity provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRequest {
     subject: Secret,
@@ -103,7 +103,7 @@ impl TokenRequest {
 ///
 /// # Errors
 ///
-/// `endpoint`: it is no such URL, or has a user or a query.
+/// `endpoint` if the URL is another one, or has a user or a query.
 pub fn endpoint_uri(url: &str) -> Result<Uri, ConfigError> {
     let refuse = |reason: &'static str| ConfigError::new("endpoint", reason);
     let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
