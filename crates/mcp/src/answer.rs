@@ -188,8 +188,8 @@ fn lines_of(content: &[ContentBlock]) -> Cow<'_, str> {
     }
 }
 
-/// Returns the part of a block that a model reads: text, an image, or a line that says what is left
-/// out.
+/// Returns the part of a block that a model reads: text, an image, or a line that names omitted
+/// content.
 pub(super) fn part(block: &ContentBlock) -> ModelPart<'_> {
     let file = "application/octet-stream";
     let line = |what, mime_type: Option<&str>, base64| {

@@ -94,17 +94,17 @@ impl Catalog {
         self.server.as_deref()
     }
 
-    /// Names the server whose tools these are. To an [identity
-    /// layer](tower_toolcall::identity::IdentityLayer), a call that names another has no tool.
-    /// Default: the name of the [`McpService`] that was asked.
+    /// Names the server of these tools. An [identity
+    /// layer](tower_toolcall::identity::IdentityLayer) finds no tool for a call that names another
+    /// server. Default: the name of the [`McpService`] that read the list.
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
         self.server = Some(name.into());
         self
     }
 
-    /// Sets whether the server's annotations are believed, and its schemas compiled by
-    /// `Schema::compile_trusted`. The schemas of a list still have 1 s together. Default: no.
+    /// Sets whether the server's annotations are trusted, and its schemas compiled by
+    /// `Schema::compile_trusted`. All schemas of a list together still have 1 s. Default: no.
     #[must_use]
     pub fn trust_annotations(mut self, trusted: bool) -> Self {
         self.trusted = trusted;
@@ -133,8 +133,8 @@ impl Catalog {
         self.tools.len()
     }
 
-    /// Returns `true` if it has a list of tools, an empty one too: not [`Catalog::default`], whose
-    /// server has not listed its tools yet.
+    /// Returns `true` if it has a list of tools, even an empty one. A [`Catalog::default`] has
+    /// none, because no server has listed its tools yet.
     pub fn is_read(&self) -> bool {
         self.is_read
     }
@@ -183,7 +183,7 @@ impl Catalog {
         }
     }
 
-    /// The refusal of a call whose tool, or server, is not in the list.
+    /// Returns the refusal of a call if its tool or server is not in the list.
     fn not_found(&self, call: &ToolCall) -> ToolError {
         let asked = call.tool();
         let mut near = nearest(asked, self.names().map(|name| &**name));
@@ -222,8 +222,8 @@ impl Resolve for Catalog {
     }
 }
 
-/// Of a server whose annotations are [trusted](Catalog::trust_annotations), and of no other one:
-/// the call has the server that the catalog [names](Catalog::with_server), or neither has one.
+/// Returns annotations only if they are [trusted](Catalog::trust_annotations) and the call has the
+/// server that the catalog [names](Catalog::with_server), or neither has one.
 impl Annotate for Catalog {
     fn annotations(&self, call: &ToolCall) -> Option<Annotations> {
         let is_ours = self.trusted && self.server() == call.server();

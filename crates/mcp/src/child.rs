@@ -111,12 +111,12 @@ impl Child {
         })
     }
 
-    /// Tells what is left of the group to end. While it does, its pipes have to be open: Node.js
-    /// prints a stack when it writes to a closed one.
+    /// Signals the rest of the process group to end. Its pipes must stay open until then, because
+    /// Node.js prints a stack when it writes to a closed pipe.
     fn terminate(&mut self) {
         #[cfg(unix)]
         if let Some(group) = self.group.take() {
-            // It fails if there is no process left.
+            // It fails if no process is left.
             let _ = killpg(group, Signal::SIGTERM);
         }
     }

@@ -17,13 +17,14 @@ use tower_toolcall::{
 
 /// Classifies MCP results: reads `isError` too.
 ///
-/// A result flagged `isError` tells nothing by default: it may be the caller's mistake. One whose
-/// text tells that the server refused the *arguments* (`-32602`, "invalid arguments", a validation
-/// error of pydantic, zod or JSON Schema) is the caller's [mistake](Outcome::mistake): it counts
-/// for no breaker whatever flagged results are [set](Self::with_reported) to mean, and is reported
-/// as the others are. The first 2,000 bytes of the text are looked at.
+/// A result flagged `isError` is neutral by default: it may be the caller's mistake. It is the
+/// caller's [mistake](Outcome::mistake) if its text shows that the server refused the *arguments*
+/// (`-32602`, "invalid arguments", a validation error of pydantic, zod or JSON Schema). No breaker
+/// counts a mistake, whatever [`with_reported`](Self::with_reported) sets; observers see it like
+/// other flagged results. Only the first 2,000 bytes of the text are read.
 ///
-/// `input_required` and `task` results are neutral and never repeated: the tool has begun to work.
+/// `input_required` and `task` results are neutral and never repeated, because the tool has begun
+/// to work.
 ///
 /// ```
 /// use tower_toolcall::Outcome;
@@ -52,9 +53,9 @@ impl McpClassifier {
         Self::default()
     }
 
-    /// Sets what a result flagged `isError` means for breakers and retriers. Default: nothing, as
-    /// [`Outcome::reported`] says. It is no success for observers either way. Refused arguments
-    /// stay neutral.
+    /// Sets the outcome of a result flagged `isError` for breakers and retriers. Default: neutral,
+    /// [`Outcome::reported`]. Observers never count it as a success. Refused arguments stay
+    /// neutral.
     #[must_use]
     pub fn with_reported(mut self, outcome: Outcome) -> Self {
         self.reported = outcome.with_reported(true);

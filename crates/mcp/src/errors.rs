@@ -82,7 +82,7 @@ impl KnownErrors for Errors {
     }
 }
 
-/// Returns the text of an error of rmcp whose own names types or shows values of them.
+/// Returns a text for errors of rmcp that otherwise show types or values of them.
 fn shown(error: &(dyn StdError + 'static)) -> Option<String> {
     use ClientInitializeError as Failed;
     let sent = error.downcast_ref().or(match error.downcast_ref() {
@@ -140,7 +140,7 @@ pub(super) fn protocol_error(error: &ToolError) -> Option<&ErrorData> {
 }
 
 /// Returns whether an attempt to connect failed with an answer of the server's own. The statuses
-/// 502 to 504 are those of a proxy, whose server may be starting.
+/// 502 to 504 come from a proxy while its server may be starting.
 pub(super) fn is_answer(error: &ToolError) -> bool {
     let of_server = |status: StatusCode| !matches!(status.as_u16(), 502..=504);
     let source = StdError::source(error).and_then(|source| source.downcast_ref());
@@ -258,7 +258,7 @@ pub(super) fn hinted(error: ToolError, delay: Option<Duration>) -> ToolError {
 fn by_code(error: &ErrorData) -> ToolError {
     let code = error.code.0;
     let message = format!("MCP error {code}: {}", error.message);
-    // The message alone: in `MCP error -32603` the number is no status.
+    // The message alone: in `MCP error -32603` the number is not a status.
     let by_text = ToolError::from_text(&error.message);
     let by_text_kind = by_text.as_ref().map(ToolError::kind);
     let kind = match code {

@@ -48,7 +48,7 @@ pub(super) fn on_wire(error: &(dyn StdError + 'static)) -> Option<ToolError> {
         // was refused.
         Http::SessionExpired | Http::ReinitializationFailed(_) => not_started(),
         Http::UnexpectedServerResponse(text) => match status_in(text) {
-            // See `errors::is_session_refused`: the same in a text that is no JSON.
+            // As `errors::is_session_refused`, for a text that is not JSON.
             _ if is_session_refused(text) => not_started(),
             Some(status) => {
                 let (_, body) = text.split_once(": ").unwrap_or_default();

@@ -316,8 +316,8 @@ async fn read(
     Ok(None)
 }
 
-/// Returns the events of the answer to a request. An error of the request replaces one that is too
-/// long.
+/// Returns the events of the answer to a request. An error of the request replaces an event that is
+/// too long.
 fn events(response: Response, max: usize, id: Option<RequestId>) -> BoxedSseResponse {
     // The bytes that have arrived since the last event.
     let arrived = Arc::new(AtomicUsize::new(0));

@@ -8,31 +8,31 @@
 //! back:
 //!
 //! - A complete result is `Ok`, also with `isError: true`: the model reads the tool's own words.
-//!   [`McpClassifier`] tells breakers and retriers of the flag.
-//! - `input_required` and `task` results are handed up as they are. The tool has begun to work, so
-//!   neither is ever repeated. [`McpTask`] in a [`PollLayer`](tower_toolcall::poll::PollLayer)
+//!   [`McpClassifier`] lets breakers and retriers see the flag.
+//! - `input_required` and `task` results are returned unchanged. They are never repeated, because
+//!   the tool has begun to work. [`McpTask`] in a [`PollLayer`](tower_toolcall::poll::PollLayer)
 //!   waits for the result of a task.
 //! - Everything else is a [`ToolError`](tower_toolcall::ToolError): protocol errors, HTTP statuses
 //!   with their `Retry-After` (feature `http`), lost connections. See [`recognise`] for the
 //!   table.
 //!
-//! Dropping the response future tells the server, once: `notifications/cancelled`, or a closed
-//! response stream over streamable HTTP of 2026-07-28. It is best effort and a hint: the message
-//! may overtake the request, and a server may go on working, so a call that timed out is not known
-//! to have stopped.
+//! Dropping the response future cancels the call at the server, once: by `notifications/cancelled`,
+//! or by closing the response stream over streamable HTTP of 2026-07-28. This is only a hint. The
+//! message may overtake the request, and a server may go on working, so a call that timed out may
+//! still run.
 //!
 //! rmcp has no timeout of its own: put a [`TimeoutLayer`](tower_toolcall::timeout) outside of the
-//! tool service. Requests of more than 16 MiB are refused. [`McpLines`] bounds what is read over
-//! stdio, and `McpHttpClient` what is read over HTTP.
+//! tool service. Requests of more than 16 MiB are refused. [`McpLines`] bounds messages over stdio,
+//! and `McpHttpClient` answers over HTTP.
 //!
 //! A connection that is lost stays lost for an [`McpService`]. [`McpServer`] and [`McpReconnect`]
 //! make another one.
 //!
-//! The other way round, an MCP server whose tools run through a stack, is `GatewayHandler` (feature
-//! `server`).
+//! In the other direction, `GatewayHandler` (feature `server`) is an MCP server that runs its tools
+//! through a stack.
 //!
-//! With the feature `otel` the trace goes along: the server finds the context of the current span
-//! in the request's `_meta`.
+//! With the feature `otel` the trace continues in the server: it finds the context of the current
+//! span in the request's `_meta`.
 //!
 //! # Example
 //!

@@ -58,8 +58,8 @@ pub(super) const TOO_LARGE: &str = "tower-toolcall/too_large";
 /// |---|---|
 /// | an answer | an error of its call: [`Reported`](tower_toolcall::ErrorKind::Reported), completed |
 /// | a request | an error for its sender: -32600 from a `GatewayHandler`, else -32601 |
-/// | a notification, or one whose id is not found | the event `tool.message_dropped` |
-/// | an error of any size with `id: null` or none, which no call waits for | the same event |
+/// | a notification, or a message without a readable id | the event `tool.message_dropped` |
+/// | an error of any size with `id: null` or none, because no call waits for it | the same event |
 /// | a line of more than 64 MiB | the event, and the end of the connection |
 pub struct McpLines<R> {
     reader: R,

@@ -9,8 +9,9 @@ use rmcp::{
 
 /// A transport on which a late answer to `server/discover` does no harm.
 ///
-/// rmcp waits for it for 10 s and then sends `initialize` on the same connection, whose answer must
-/// be the next: so a server that starts slowly, because it is downloaded first, was lost.
+/// rmcp waits 10 s for it and then sends `initialize` on the same connection, where the next answer
+/// must be that of `initialize`. Without this type a slow start, such as a download of the server,
+/// loses the connection.
 pub(super) struct Probed<T> {
     transport: T,
     /// The requests `server/discover` that have no answer yet.

@@ -48,8 +48,8 @@ const MAX_EARLY_BYTES: usize = 4 << 10;
 ///
 /// `McpProgress` is a client handler as well.
 ///
-/// Holds one entry per call in flight whose progress is observed, and up to 64 notifications for
-/// calls that are being sent. Clones share them.
+/// Holds one entry per observed call in flight, and up to 64 notifications for calls that are being
+/// sent. Clones share them.
 #[derive(Clone, Default)]
 pub struct McpProgress {
     routes: Arc<Mutex<Routes>>,

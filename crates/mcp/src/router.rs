@@ -22,11 +22,11 @@ use tower_toolcall::{
     router::Router,
 };
 
-/// Builds a router whose tools answer as those of MCP servers do.
+/// Builds a router with tools that answer like those of MCP servers.
 ///
 /// Such a router takes rmcp's results and responses, strings (as text), `()` (nothing), and
 /// [`Value`]s and [`Json`] (as structured content, and as text; `null` is nothing). An [`McpTools`]
-/// is a list that follows its server, and a [`Catalog`] one that does not.
+/// is a list that follows its server; a [`Catalog`] does not.
 ///
 /// ```
 /// use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -52,7 +52,7 @@ pub fn router() -> RouterBuilder<McpAnswer> {
 /// Returns the definition of a tool of this program by that of MCP, for
 /// [`described_tool`](RouterBuilder::described_tool).
 ///
-/// Not for the tools of a server: the annotations are believed, which say whether calls may run
+/// Not for the tools of a server: the annotations are trusted, which say whether calls may run
 /// twice. A router over [`McpTools`] believes those that are trusted.
 pub fn definition(tool: Tool) -> Definition {
     let replay = claimed(&tool);

@@ -146,8 +146,8 @@ impl McpTools {
         self
     }
 
-    /// Two may do so at once, and the older list may be the last to be compiled: then it finds the
-    /// newer one here.
+    /// Two tasks may compile concurrently, and the older list may finish last: then it finds the
+    /// newer list here.
     fn put_current(&self, schemas: &Schemas, of: Of) {
         loop {
             let catalog = self.catalog();

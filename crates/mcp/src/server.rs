@@ -292,7 +292,7 @@ impl McpServer {
         self
     }
 
-    /// Connects and reads the list of tools, if there is no connection.
+    /// Connects and reads the list of tools, if not connected.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ impl McpServer {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves the attempt to go on.
+    /// Dropping the future does not stop the attempt.
     pub async fn connect(&self) -> Result<(), ToolError> {
         self.calls.connect().await
     }

@@ -47,20 +47,20 @@ pub const IDEMPOTENCY_KEY_META: &str = "tower-toolcall/idempotency-key";
 /// Always ready; cheap to clone; clones share the connection. Errors come from the response future
 /// only, a closed connection included.
 ///
-/// A server that refuses the headers of a call (-32020) is asked for its tools, and the call is
-/// sent once more if the tool's definition has `x-mcp-header`: such a call was not executed. No
-/// other call is sent twice. The list is awaited within the call's deadline and until its caller
-/// cancels. A call whose arguments exceed 64 KiB is not kept for that, and fails: the next call
-/// succeeds.
+/// If a server refuses the headers of a call (-32020), the service reads its list of tools. It
+/// sends the call once more if the tool's definition has `x-mcp-header`, because such a call was
+/// not executed. No other call is sent twice. The wait for the list ends at the call's deadline or
+/// when its caller cancels. A call with arguments of more than 64 KiB is not kept for this, and
+/// fails: the next call succeeds.
 ///
-/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Calls
-/// that are made after that fail each by itself.
+/// Calls that are lost with the connection have one [`Outage`]: a breaker counts them once. Later
+/// calls each count by themselves.
 ///
 /// # Secrets
 ///
-/// This crate redacts what it logs, rmcp does not: its target `rmcp::service` prints every message
-/// at TRACE, with arguments and answers as they are. Its other events tell errors as they are.
-/// Filter it: `info,rmcp=off` as `EnvFilter` of `tracing-subscriber` has it.
+/// This crate redacts its logs, rmcp does not. Its target `rmcp::service` prints every message at
+/// TRACE, with unredacted arguments and answers; its other events print unredacted errors. Filter
+/// it, with `EnvFilter` of `tracing-subscriber` by `info,rmcp=off`.
 #[derive(Clone)]
 pub struct McpService {
     peer: Peer<RoleClient>,
@@ -86,8 +86,8 @@ impl McpService {
         }
     }
 
-    /// Names the server in the spans and errors of calls that do not name one. The layers above do
-    /// not know it: for their events, metrics and keys name it on the call, with
+    /// Names the server in the spans and errors of calls that do not name one. Outer layers do not
+    /// know this name: for their events, metrics and keys set it on the call, with
     /// [`ToolCall::with_server`].
     #[must_use]
     pub fn with_server(mut self, name: impl Into<Arc<str>>) -> Self {
@@ -252,8 +252,8 @@ impl Service<ToolCall> for McpService {
 /// Response future of [`McpService`] and [`McpReconnect`](super::McpReconnect).
 pub type ResponseFuture = BoxFuture<'static, Result<McpAnswer, ToolError>>;
 
-/// A request whose answer has not come. Dropped in this state, it tells the peer that no
-/// caller waits any more, and rmcp that it may forget the request.
+/// A request that waits for its answer. Dropping it cancels the request at the peer, and lets rmcp
+/// forget it.
 pub(super) struct Pending<R: ServiceRole> {
     peer: Peer<R>,
     id: Option<RequestId>,

@@ -32,16 +32,16 @@ const MAX_WAITING: usize = 64;
 
 /// The tools of one server as they are now: a [`Catalog`] that follows the server.
 ///
-/// [`McpNotifications`](super::McpNotifications) tells it when the server's tools have changed; a
-/// program with a client handler of its own calls [`changed`](Self::changed) from its
-/// `on_tool_list_changed`. Nothing is spawned: the list is read again in the task of the handler,
-/// which rmcp gives each notification.
+/// [`McpNotifications`](super::McpNotifications) reports to it when the server's tools have
+/// changed. A program with its own client handler calls [`changed`](Self::changed) from its
+/// `on_tool_list_changed`. No task is spawned: the list is read again in the task that rmcp gives
+/// each notification.
 ///
 /// - Reading it is one atomic load, whatever goes on.
 /// - One answer is awaited at a time, so an older one never replaces a newer one. However many
 ///   notifications come meanwhile, one more answer follows.
-/// - Between two asks because of notifications lies at least a second, so a server that tells of
-///   changes without end is asked, and warned of, once a second.
+/// - Notifications cause at most one request per second. So a server that announces changes without
+///   end causes one request, and one warning, per second.
 /// - If the server does not answer, the old list stands. The event `tool.stale_list`, at WARN, has
 ///   the server, the code and the error. Calls go on by the old list: a new tool is not found, and
 ///   the next notification or [`refresh`](Self::refresh) asks again.
@@ -167,18 +167,18 @@ impl McpTools {
         asked.unwrap_or_else(|_| Err(catalog::took_too_long()))
     }
 
-    /// Asks the server for its tools, because it says that they have changed; a second after the
-    /// last ask at the earliest. It returns when an answer to a later ask is there, its own or
-    /// another caller's.
+    /// Reads the server's tools again after it announced a change, at the earliest a second after
+    /// the last request. Returns after the answer to a later request, its own or another caller's.
     ///
-    /// If asking fails, a warning tells of it; a change that was reported on another connection (an
-    /// old one and a new one may share a list) is then asked for on that one. When 64 callers wait,
-    /// the next return at once: those ask, each on its own connection.
+    /// If the request fails, it logs a warning. A change that was reported on another connection is
+    /// then requested there, because an old and a new connection may share a list. If 64 callers
+    /// wait, further calls return immediately: the waiting callers send the requests, each on its
+    /// own connection.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has changed nothing. The change is not forgotten: the next caller that waits, or
-    /// comes later, asks because of it, and until then the list stays as it is.
+    /// Dropping the future changes nothing. The next caller requests the list for this change too;
+    /// until then the old list stays.
     pub async fn changed(&self, peer: &Peer<RoleClient>) {
         self.0.reported.fetch_add(1, SeqCst);
         let Ok(_waiting) = self.0.waiting.try_acquire() else {
@@ -218,7 +218,7 @@ impl McpTools {
                 if changed {
                     let listeners = self.listeners().clone();
                     listeners.iter().for_each(|f| f());
-                    // A server whose list takes long to read is not asked again at once.
+                    // A server with a slow list is not asked again immediately.
                     asked.last = Some(Instant::now());
                 }
                 Ok(())

@@ -21,15 +21,14 @@ use crate::{errors, service::Pending};
 /// [`PolicyLayer`](tower_toolcall::policy::PolicyLayer::with_approver) in the stack of a
 /// [`GatewayHandler`](super::GatewayHandler).
 ///
-/// The client gets an `elicitation/create` with the line that [`Approval`] displays, first of all
-/// whether that leaves out anything, and an empty form. `accept` approves the call, `decline`
-/// denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, those that
-/// have not declared that they show forms, and calls that have not come through a gateway have no
-/// approver. A client decides by itself whom it asks: use this only where the client's user may
-/// approve the call.
+/// The client gets an `elicitation/create` with the line that [`Approval`] displays and an empty
+/// form. The text says first whether the line is incomplete. `accept` approves the call, `decline`
+/// denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, clients that
+/// have not declared forms, and calls from outside a gateway have no approver. A client chooses
+/// whom it asks: use this only where the client's user may approve the call.
 ///
-/// Dropping the future, as the layer does at the end of its time limit, tells the client that the
-/// question is no longer open.
+/// Dropping the future, as the layer does at the end of its time limit, withdraws the question at
+/// the client.
 ///
 /// ```
 /// use tower_toolcall::policy::PolicyLayer;
@@ -43,7 +42,7 @@ use crate::{errors, service::Pending};
 ///
 /// # Errors
 ///
-/// Those of the connection, and of a client that answers with an error: the call is not sent.
+/// Errors of the connection, and of a client that answers with an error: the call is not sent.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "it has no settings")]
 pub struct McpElicitation;
@@ -52,12 +51,12 @@ pub struct McpElicitation;
 #[derive(Clone)]
 struct Client(Peer<RoleServer>);
 
-/// Notes on the call whose client could be asked.
+/// Notes the client on the call, if it could be asked.
 pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) {
     let info = cx.peer.peer_info();
     let info = info.as_ref();
     let offered = info.and_then(|i| i.capabilities.elicitation.as_ref());
-    // By the revision that knew forms alone, nothing said means forms.
+    // In the revision that knew only forms, an absent field means forms.
     if offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none()) {
         call.extensions_mut().insert(Client(cx.peer.clone()));
     }
@@ -97,7 +96,7 @@ impl Service<Approval> for McpElicitation {
 }
 
 fn question(approval: &Approval) -> String {
-    // First, as nobody would read it behind a line of 16 KiB.
+    // First, because a user would miss it after a line of 16 KiB.
     let warning = match approval.is_shown_in_full() {
         true => "",
         false => " Not all of it is shown here:",

@@ -26,12 +26,12 @@ pub(super) type Stack = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
 /// How many tools a page of the list has, unless it is set.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
-/// An MCP server whose tools run through a stack: an rmcp `ServerHandler`, for every transport and
-/// both lifecycles that rmcp has.
+/// An MCP server that runs its tools through a stack: an rmcp `ServerHandler`, for every transport
+/// and both lifecycles of rmcp.
 ///
-/// A client's `tools/call` becomes a [`ToolCall`]; what the stack answers goes back as it is, also
-/// with `isError: true`. Where a [`Router`](tower_toolcall::router::Router) over
-/// [`McpService`](crate::McpService)s is innermost, it is a gateway to other servers.
+/// A client's `tools/call` becomes a [`ToolCall`]; the answer of the stack goes back unchanged,
+/// also with `isError: true`. With a [`Router`](tower_toolcall::router::Router) over
+/// [`McpService`](crate::McpService)s innermost, it is a gateway to other servers.
 ///
 /// # Example
 ///
@@ -57,14 +57,14 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # async fn run(docs: McpReconnect, list: McpTools) -> Result<(), BoxError> {
 /// // A connection to a server, and its list of tools: see `McpReconnect`.
-/// let docs = docs.with_ping(Duration::from_secs(5))?; // one that hangs is replaced
+/// let docs = docs.with_ping(Duration::from_secs(5))?; // replaces a hanging connection
 /// let router = mcp::router().server("docs", docs, list.clone()).build()?;
 /// let stack = ServiceBuilder::new()
 ///     .tool_circuit_breaker()
 ///     .tool_timeout(Duration::from_secs(30))
 ///     .service(router.clone());
 /// let gateway = GatewayHandler::new(stack, router);
-/// gateway.follow(&list); // clients are told of a new list
+/// gateway.follow(&list); // notifies clients of a new list
 ///
 /// let config = StreamableHttpServerConfig::default()
 ///     .with_allowed_hosts(["localhost", "127.0.0.1", "[::1]", "tools.example.com"])
@@ -232,7 +232,7 @@ impl GatewayHandler {
         self.set(|s| s.info.server_info = implementation)
     }
 
-    /// Sets the text that tells clients how to use the tools. Default: none.
+    /// Sets instructions for clients on the use of the tools. Default: none.
     pub fn with_instructions(self, text: impl Into<String>) -> Self {
         self.set(|s| s.info.instructions = Some(text.into()))
     }
@@ -250,13 +250,12 @@ impl GatewayHandler {
     }
 
     /// Sets whether a client's [idempotency key](crate::IDEMPOTENCY_KEY_META) is sent to the tool's
-    /// server, instead of the one that a [`RetryLayer`](tower_toolcall::retry) of the stack makes.
+    /// server, instead of the key that a [`RetryLayer`](tower_toolcall::retry) of the stack makes.
     /// Default: no.
     ///
-    /// Then a client that repeats a call is recognised by the server, also if the client has
-    /// connected again meanwhile. The server sees one client, the gateway: two clients with the
-    /// same key may get each other's answers. So only where all clients are trusted, and make keys
-    /// that cannot be guessed.
+    /// Then the server recognises a repeated call, even if the client has reconnected since. The
+    /// server sees one client, the gateway: two clients with the same key may get each other's
+    /// answers. So only where all clients are trusted, and make keys that cannot be guessed.
     pub fn take_idempotency_keys(self, taken: bool) -> Self {
         self.set(|s| s.takes_idempotency_keys = taken)
     }
@@ -273,25 +272,25 @@ impl GatewayHandler {
         self
     }
 
-    /// Tells all clients that the list of tools has changed: those of the older revisions that have
-    /// initialised their session, and those of 2026-07-28 that listen. Returns at once; several
+    /// Notifies all clients that the list of tools has changed: those of the older revisions that
+    /// have initialised their session, and those of 2026-07-28 that listen. Does not wait; several
     /// changes in a row may be one message.
     pub fn tools_changed(&self) {
         self.changes.tell();
     }
 
-    /// Calls [`tools_changed`](Self::tools_changed) from now on whenever the list of this server
-    /// changes. For each of a router's servers.
+    /// Calls [`tools_changed`](Self::tools_changed) whenever the list of this server changes. Call
+    /// it for each of a router's servers.
     pub fn follow(&self, tools: &McpTools) {
         let changes = self.changes.clone();
         tools.on_change(move || changes.tell());
     }
 
     /// Calls [`tools_changed`](Self::tools_changed) whenever a registry that
-    /// [refuses](tower_toolcall::health::HealthBuilder::with_refusal) calls has a server come or
-    /// go, and when a probe is due, as the lists of a router [with
+    /// [refuses](tower_toolcall::health::HealthBuilder::with_refusal) calls marks a server as up or
+    /// down, and when a probe is due, because the lists of a router [with
     /// health](tower_toolcall::router::RouterBuilder::with_health) change then. Run it beside the
-    /// gateway: it ends with the registry alone. Dropped, it tells no more.
+    /// gateway: it ends only with the registry. Dropping it ends the notifications.
     pub fn follow_health(&self, health: &Health) -> impl Future<Output = ()> + Send + use<> {
         let (changes, mut servers) = (self.changes.clone(), health.subscribe_all());
         async move {
@@ -315,10 +314,10 @@ impl GatewayHandler {
     }
 
     /// Calls [`tools_changed`](Self::tools_changed) whenever a breaker opens or no longer refuses
-    /// all calls. The list of a router that
-    /// [withholds](tower_toolcall::router::Router::withhold) such tools changes then. A list of
-    /// your own leaves out what [`CircuitBreakerHandle::is_refusing`] says. Run it beside the
-    /// gateway; it does not end by itself. Dropped, it tells no more.
+    /// all calls. The list of a router that [withholds](tower_toolcall::router::Router::withhold)
+    /// such tools changes then. A list of your own should leave out the tools for which
+    /// [`CircuitBreakerHandle::is_refusing`] is true. Run it beside the gateway; it does not end by
+    /// itself. Dropping it ends the notifications.
     pub fn follow_breakers(
         &self,
         breakers: &CircuitBreakerHandle,
@@ -373,10 +372,10 @@ impl GatewayHandler {
     }
 
     /// Takes no more calls, and waits until none runs. From now on a call is an error with the code
-    /// `SERVER_CLOSING`, not started; what listens to changes of the list ends.
+    /// `SERVER_CLOSING`, not started; streams of changes of the list end.
     ///
     /// The wait is as long as the calls take: put a timeout around it, and then
-    /// [`cut_short`](Self::cut_short) what is left. Close the sessions last.
+    /// [`cut_short`](Self::cut_short) the remaining calls. Close the sessions last.
     /// `RunningService::cancel` sends the last answers first; the cancellation token of a
     /// streamable HTTP server cuts those that are still on their way, so give them a moment, as in
     /// the [example](Self#example).
@@ -389,14 +388,14 @@ impl GatewayHandler {
         self.drain.drained().await;
     }
 
-    /// Takes no more calls, and ends those that run: each is dropped, which cancels it at the
-    /// tool's server, and answered at once with an error of the code `SERVER_CLOSING` that says
-    /// that the tool may have run. Returns the names of their tools, sorted, one for each call:
-    /// `server__tool` where the server is known. A call is named in one answer only.
+    /// Takes no more calls, and ends the running ones. Each is dropped, which cancels it at the
+    /// tool's server, and answered immediately with the error `SERVER_CLOSING`: the tool may have
+    /// run. Returns the names of their tools, sorted, one for each call: `server__tool` where the
+    /// server is known. Only one `cut_short` returns the name of a call.
     ///
-    /// The wait ends when no call is left. That is a matter of a moment, unless a tool blocks its
-    /// thread, or a caller keeps a future of [`stack`](Self::stack) without polling it: put a
-    /// timeout around it where that may be.
+    /// The wait ends when no call is left. It is short, unless a tool blocks its thread, or a
+    /// caller keeps a future of [`stack`](Self::stack) without polling it: add a timeout for these
+    /// cases.
     ///
     /// # Cancel safety
     ///

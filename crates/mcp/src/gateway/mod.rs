@@ -1,4 +1,4 @@
-//! An MCP server whose tools run through a stack. The docs are those of [`GatewayHandler`].
+//! An MCP server that runs its tools through a stack. See [`GatewayHandler`].
 
 mod drain;
 mod elicit;

@@ -203,11 +203,11 @@ fn key(cx: &RequestContext<RoleServer>) -> Option<Arc<str>> {
     is_usable_id(key).then(|| key.into())
 }
 
-/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) tells
-/// programs what it tells the model in words: the error's code, and what else is known of it.
+/// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) gives
+/// programs the error's code and the other facts that the model reads as text.
 pub const ERROR_META: &str = "tower-toolcall/error";
 
-/// The stack's answer or error, as a client gets it.
+/// Converts the stack's answer or error into a client's result.
 fn answered(
     result: Result<McpAnswer, ToolError>,
     call: &CallInfo,
@@ -244,7 +244,7 @@ fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
     }
     let text = error.public_model_message();
     let facts = Value::Object(error.public_body());
-    // A status tells of what a tool looked for, not of the tool.
+    // A status describes what the tool looked for, not the tool.
     if error.kind() == ErrorKind::NotFound && error.status().is_none() {
         return Err(ErrorData::invalid_params(text, Some(facts)));
     }

@@ -37,22 +37,23 @@ use tower_toolcall::{
 
 use crate::{future::lock, refuse_if};
 
-/// The sessions of a streamable HTTP server, in memory as rmcp's `LocalSessionManager` has them,
-/// but a bounded number of them.
+/// The sessions of a streamable HTTP server, in memory like rmcp's `LocalSessionManager`, but
+/// bounded in number.
 ///
 /// In the revisions before 2026-07-28 each `initialize` makes a session, which takes some 50 KiB
 /// for as long as rmcp keeps it without requests: 5 minutes. rmcp sets no limit to their number.
 ///
-/// Where there are as many as there may be, a new session replaces an idle one, which has no
-/// request under way and no stream open: the oldest of those whose client has sent nothing since
-/// `initialize`, if these take an eighth of the places or more, else, of those that have been used,
-/// the one that has been idle for longest. Its client is answered with 404, upon which it begins a
-/// new session, as the specification asks it to. A call whose client has hung up is not under way
-/// any more. If no session is idle, the new one is refused; rmcp answers with 500.
+/// At the limit a new session replaces an idle one, which has no request under way and no stream
+/// open. Sessions without any request since `initialize` go first, the oldest first, if they take
+/// an eighth of the places or more. Otherwise the session that has been idle for longest goes. Its
+/// client is answered with 404 and then begins a new session, as the specification requires. A call
+/// is not under way any more once its client has hung up. If no session is idle, the new one is
+/// refused; rmcp answers with 500.
 ///
 /// So memory is bounded, and clients that only begin sessions disturb no others. A client that
-/// begins many and uses each makes others begin anew, and one that opens a stream in each keeps new
-/// clients out: put authentication or a limit of connections per peer in front, where that matters.
+/// begins many sessions and uses each makes others begin again. If it opens a stream in each, it
+/// keeps new clients out. Where that matters, put authentication or a limit of connections per peer
+/// in front.
 ///
 /// Sessions are in this process alone: rmcp's session and event stores are not used.
 ///
@@ -74,7 +75,7 @@ pub struct McpSessions {
     table: Arc<Mutex<Table>>,
 }
 
-/// Which sessions there are, and how they are used.
+/// The sessions and their use.
 #[derive(Debug, Default)]
 struct Table {
     sessions: HashMap<SessionId, Use>,
@@ -92,7 +93,7 @@ struct Use {
 }
 
 impl Table {
-    /// Adds a session, if there is room. Returns the one that it replaces.
+    /// Adds a session, if there is room. Returns the session that it replaces.
     fn admit(&mut self, id: &SessionId, max: usize) -> Result<Option<SessionId>, NoRoom> {
         let replaced = match self.sessions.len() < max {
             true => None,

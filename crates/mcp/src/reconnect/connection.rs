@@ -68,7 +68,7 @@ impl fmt::Debug for McpConnection {
     }
 }
 
-/// A connection in use. Its calls hold it, so one that is replaced ends with the last of them.
+/// A connection in use. Its calls hold it, so a replaced connection ends with its last call.
 #[derive(Debug)]
 pub(super) struct Live {
     connection: McpConnection,

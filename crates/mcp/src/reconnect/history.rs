@@ -23,11 +23,11 @@ pub(super) struct History {
 /// The last failure.
 #[derive(Debug)]
 struct Refused {
-    /// Until when there is no other attempt.
+    /// The earliest time of the next attempt.
     until: Instant,
     error: ToolError,
-    /// A call has reported it as a failure of the server. For all other calls it is a refusal of
-    /// ours.
+    /// A call has reported it as a failure of the server. For all other calls it is our own
+    /// refusal.
     is_reported: bool,
 }
 
@@ -55,9 +55,8 @@ impl History {
         self.refused = None;
     }
 
-    /// Counts a failure, and returns how long there is no attempt after `from`. A connection that
-    /// is lost before it has answered is no better than a failed attempt; the call that loses it
-    /// reports it.
+    /// Counts a failure, and returns the time without an attempt after `from`. A connection that is
+    /// lost before its first answer counts as a failed attempt; the call that loses it reports it.
     pub(super) fn fail(
         &mut self,
         from: Instant,
@@ -190,7 +189,8 @@ mod tests {
         history.fail(since, &settings(), 0, error(), true);
         history.fail(since, &settings(), 0, error(), true);
         assert_eq!(history.window(since).unwrap(), ms(1000));
-        // The window is that of its beginning: one that stood for longer is replaced at once.
+        // The window counts from its beginning: a connection older than the window is replaced
+        // immediately.
         assert!(history.window(since + ms(1000)).is_none());
 
         history.answered();
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::ZERO));
     }
 
-    /// So that observers of calls count attempts, and miss none because no call waited for its end.
+    /// Observers of calls count each attempt, even if no call waited for its end.
     #[test]
     fn one_call_tells_of_a_failed_attempt_and_others_are_refused() {
         let (mut history, now) = (History::default(), Instant::now());
@@ -228,7 +228,7 @@ mod tests {
             assert!(history.refuses(now).unwrap().is_own_refusal());
             assert!(history.shares(now, error()).is_own_refusal());
         }
-        // The call that loses a connection tells of it itself.
+        // The call that loses a connection reports the loss itself.
         history.fail(now, &settings(), 0, error(), true);
         assert!(history.refuses(now).unwrap().is_own_refusal());
     }

@@ -29,12 +29,10 @@ use super::{
 };
 use crate::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, service::within};
 
-/// The tools of one MCP server, whose connection is made when it is needed, and made again when it
-/// is lost.
+/// The tools of one MCP server, over a connection that is made on demand and again after a loss.
 ///
-/// `connect` is your way to a connection: it spawns the server's process, or opens an HTTP client,
-/// and hands over rmcp's running client; or a pair of that and an [`McpService`] with settings of
-/// its own.
+/// `connect` makes a connection: it spawns the server's process, or opens an HTTP client, and
+/// returns rmcp's running client, or a pair of that and an [`McpService`] with its own settings.
 ///
 /// ```no_run
 /// use rmcp::{
@@ -61,52 +59,52 @@ use crate::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, ser
 /// # Ok(()) }
 /// ```
 ///
-/// [`McpServer`](crate::McpServer) is such a service with progress, a list of tools and the
-/// newest revision. A client of your own that should have these takes an
+/// [`McpServer`](crate::McpServer) is such a service with progress, a list of tools and the newest
+/// revision. To add these to your own client, give it an
 /// [`McpNotifications`](crate::McpNotifications) for each connection, all with one
 /// [`McpTools`](crate::McpTools).
 ///
-/// - **One at a time.** However many calls need the connection, one attempt is made, in a task of
-///   its own. It goes on when the calls that wait for it are dropped, or held without being polled;
-///   it ends with the last clone of the service.
+/// - **One at a time.** However many calls need the connection, one attempt is made, in its own
+///   task. It continues if the waiting calls are dropped or not polled; it ends with the last clone
+///   of the service.
 /// - **Waiting.** A call waits for the attempt, 5 s by default, within its deadline and until its
 ///   caller cancels; see [`with_max_wait`](Self::with_max_wait) and
 ///   [`with_fail_fast`](Self::with_fail_fast).
-/// - **Backoff.** After an attempt that failed there is none for 250 ms, then for 1 % longer each
-///   time, up to 30 s: for about 1 % of the time that the server has been away. Until the server
-///   has answered its first call, the time doubles instead. Calls alone begin attempts. Meanwhile
-///   calls fail immediately, with [`retry_after`](ToolError::retry_after). A server that asks for
-///   more gets it, up to an hour. A connection that is lost before it has answered a call counts as
-///   an attempt that failed, when it was made.
+/// - **Backoff.** After a failed attempt the next one waits 250 ms, then 1 % longer each time, up
+///   to 30 s: about 1 % of the time that the server has been away. Until the server has answered
+///   its first call, the time doubles instead. Only calls begin attempts. During the wait calls
+///   fail immediately, with [`retry_after`](ToolError::retry_after). A server may ask for a longer
+///   wait, up to an hour. A connection that is lost before it has answered a call counts as a
+///   failed attempt at the time when it was made.
 /// - **Loss.** A connection is lost when its transport is closed, or a call fails for its
-///   transport, or the server does not know the session. It is noticed by calls alone, and by
-///   [`with_ping`](Self::with_ping). The next call makes a new one; the old one is dropped with its
-///   last call, and the server's process with it.
+///   transport, or the server does not know the session. Only calls and
+///   [`with_ping`](Self::with_ping) notice it. The next call makes a new connection. The old one is
+///   dropped with its last call, and with it the server's process.
 /// - **Outages.** A lost connection and the failed attempts after it are one
 ///   [`Outage`](tower_toolcall::error::Outage), which their errors name. A breaker counts it once,
-///   and lets a call pass when the next attempt may be made. An attempt that times out, or that the
-///   server answers with an error of its own, is a failure by itself. The statuses 502 to 504 are
-///   those of a proxy.
+///   and lets a call pass when the next attempt is due. An attempt that times out, or that the
+///   server answers with its own error, counts as a failure by itself. The statuses 502 to 504 do
+///   not count as the server's own, because a proxy sends them.
 ///
 /// # Over HTTP
 ///
-/// There is no connection that could be watched; a server that is gone is noticed by the next call.
+/// Over HTTP no connection can be watched; the next call notices that a server is gone.
 /// `McpServer::http` (feature `http`) has the settings for that. A transport of your own needs
 /// them:
 ///
-/// - `McpHttpClient` (feature `http`) instead of reqwest's client. Otherwise a call waits
-///   forever for an answer that does not name its request, and rmcp sends a call again after a
-///   status of 404, below all layers.
+/// - `McpHttpClient` (feature `http`) instead of reqwest's client. Otherwise a call waits forever
+///   for an answer that does not name its request, and rmcp repeats a call after a status of 404,
+///   inside all layers.
 /// - A bounded `retry_config`. In revisions before 2026-07-28 a call that is under way when the
 ///   server goes waits forever otherwise.
 /// - [`with_ping`](Self::with_ping), with any limit.
 ///
-/// A session is also lost if the server refuses a call with any error of its own, and then does not
-/// answer a ping, or refuses that and a list of tools. The call waits for that, 1 s or the limit of
-/// pings at most, and fails as a lost connection. If its deadline passes meanwhile, or its caller
-/// cancels, it fails with the server's answer, and a task waits for the ping.
-/// A session's status of 404, or another one with a
-/// text, means that the call has not started. After an error of JSON-RPC that is not known.
+/// A session is also lost if the server refuses a call with any error of its own and then does not
+/// answer a ping, or refuses both a ping and a list of tools. The call waits for the ping, 1 s or
+/// the limit of pings at most, and fails as a lost connection. If its deadline passes before, or
+/// its caller cancels, it fails with the server's answer, and a task waits for the ping. If the
+/// session was refused by a status of 404, or by another status with a text, the call has not
+/// started. After a JSON-RPC error that is unknown.
 ///
 /// ```no_run
 /// # #[cfg(feature = "http")]
@@ -131,43 +129,43 @@ use crate::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, ser
 /// # let _ = web; Ok(()) }
 /// ```
 ///
-/// A server that [hangs](Self::with_ping) is replaced within moments, unless `connect` waits for
-/// something of the old connection: a list of tools that is being fetched there, for example. The
-/// old process is ended when its connection is dropped.
+/// A server that [hangs](Self::with_ping) is replaced quickly, unless `connect` waits for the old
+/// connection, for example for a list of tools. The old process ends when its connection is
+/// dropped.
 ///
 /// # Retries
 ///
-/// The service never repeats a call: one that was under way fails, and may have run. That is the
-/// business of a [`RetryLayer`](tower_toolcall::retry::RetryLayer) above, which finds the new
-/// connection, and waits as long as `retry_after` says.
+/// The service never repeats a call. A call that was under way fails, and may have run. An outer
+/// [`RetryLayer`](tower_toolcall::retry::RetryLayer) may repeat it: it waits for `retry_after` and
+/// finds the new connection.
 ///
 /// Events: `tool.connected`, `tool.disconnected`, `tool.connect_failed`; see
 /// [`event`](tower_toolcall::event). The service is always ready.
 ///
 /// # Errors
 ///
-/// Those of [`McpService`]. Without a connection
+/// The errors of [`McpService`]. Without a connection
 /// [`ConnectionFailed`](tower_toolcall::ErrorKind::ConnectionFailed), not started;
 /// [`Denied`](tower_toolcall::ErrorKind::Denied),
 /// [`RateLimited`](tower_toolcall::ErrorKind::RateLimited) or
-/// [`TokenExchange`](tower_toolcall::ErrorKind::TokenExchange) if that is why. The source is what
-/// `connect` returned, as a [`ToolError`]. A call whose deadline passes while it waits is
-/// [`DeadlineExceeded`](tower_toolcall::ErrorKind::DeadlineExceeded).
+/// [`TokenExchange`](tower_toolcall::ErrorKind::TokenExchange) if that is the cause. The source is
+/// the error of `connect`, as a [`ToolError`]. If a call's deadline passes while it waits, the
+/// error is [`DeadlineExceeded`](tower_toolcall::ErrorKind::DeadlineExceeded).
 ///
 /// # Cancel safety
 ///
-/// Dropping a call tells the server, if it was sent. `connect` is dropped at its timeout, and with
-/// the last clone.
+/// Dropping a call cancels it at the server, if it was sent. `connect` is dropped at its timeout,
+/// and with the last clone.
 ///
 /// # Panics
 ///
-/// Calls have to be polled in a tokio runtime, whose task the attempt is, with rmcp's own: keep it
-/// running. A panic of `connect` is an attempt that failed.
+/// Calls must be polled in a tokio runtime. The attempt and rmcp's own tasks run there: keep it
+/// running. A panic of `connect` counts as a failed attempt.
 ///
 /// # Clone
 ///
-/// Clones share the connection and what is known of it. Settings are those of each clone; an
-/// attempt has those of the clone that began it.
+/// Clones share the connection and its history. Each clone has its own settings; an attempt uses
+/// those of the clone that began it.
 #[derive(Clone)]
 pub struct McpReconnect {
     pub(super) shared: Arc<Shared>,
@@ -175,7 +173,7 @@ pub struct McpReconnect {
 }
 
 impl McpReconnect {
-    /// The tools of the server that `connect` connects to. The name is that in errors and events.
+    /// Creates the tools of the server that `connect` connects to. Errors and events show the name.
     pub fn new<F, Fut, C, E>(server: impl Into<Arc<str>>, connect: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -193,7 +191,7 @@ impl McpReconnect {
         }
     }
 
-    /// Connects, if there is no connection: for example at the start of a program.
+    /// Connects, if not connected: for example at the start of a program.
     ///
     /// # Errors
     ///
@@ -201,7 +199,7 @@ impl McpReconnect {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves the attempt to go on.
+    /// Dropping the future does not stop the attempt.
     pub async fn connect(&self) -> Result<(), ToolError> {
         let connected = self.establish(true).await.map(drop);
         connected.map_err(|error| error.with_server(Arc::clone(&self.shared.server)))
@@ -235,7 +233,7 @@ impl McpReconnect {
 
     async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         let info = call.info();
-        // One limit for the whole call, so that there is no moment at which none holds it.
+        // One limit for the whole call, so that it is always held.
         let mut limit = WaitLimit::of(&call);
         let live = match self.usable() {
             Some(live) => live,
@@ -331,7 +329,7 @@ impl McpReconnect {
     }
 }
 
-/// The error of a call whose session the server does not know any more, made of its answer.
+/// Makes the error of a call from the answer of a server that does not know the session any more.
 fn lost_session(answer: &ToolError, call: &CallInfo, server: &Arc<str>) -> ToolError {
     let kind = match answer.kind() {
         ErrorKind::Denied => ErrorKind::Denied,
@@ -396,10 +394,10 @@ impl Default for Settings {
 }
 
 impl McpReconnect {
-    /// Sets how long there is no attempt after one that failed. Default: 250 ms, 1 % longer each
-    /// time up to 30 s, each a quarter longer at most, at random. So it is about 1 % of the time
-    /// that the server has been away. Until the server has answered its first call, the default
-    /// doubles each time. No more than an hour.
+    /// Sets the time between a failed attempt and the next one. Default: 250 ms, 1 % longer each
+    /// time up to 30 s, plus a random quarter at most. That is about 1 % of the time that the
+    /// server has been away. Until the server has answered its first call, the default doubles each
+    /// time. At most an hour.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
@@ -427,21 +425,19 @@ impl McpReconnect {
         self
     }
 
-    /// Calls do not wait for a connection: while an attempt goes on, they fail at once. Only the
-    /// call that begins it waits for its end, within its own deadline.
+    /// Makes calls fail immediately while an attempt is under way. Only the call that begins the
+    /// attempt waits for its end, within its own deadline.
     #[must_use]
     pub fn with_fail_fast(mut self) -> Self {
         self.settings.max_wait = None;
         self
     }
 
-    /// Asks the server for a sign of life (MCP's `ping`) when a call is dropped before its answer
-    /// has come, for example by a timeout above. If nothing comes back within `limit`, the
-    /// connection is lost. Default: no pings.
+    /// Sends MCP's `ping` when a call is dropped before its answer, for example by an outer
+    /// timeout. If no answer comes within `limit`, the connection is lost. Default: no pings.
     ///
-    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). To a child process it is
-    /// a question of what you want: one that works on something for longer than `limit`, and
-    /// answers no one meanwhile, is ended in the middle of it.
+    /// Over HTTP use it with any `limit`: see [Over HTTP](Self#over-http). A child process that
+    /// works for longer than `limit` without answering anything is ended in the middle of its work.
     ///
     /// # Errors
     ///

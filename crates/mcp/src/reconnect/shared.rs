@@ -188,13 +188,13 @@ impl McpReconnect {
         self.state().history.shares(Instant::now(), error)
     }
 
-    /// The error of a call whose connection was made and lost before it could use it.
+    /// Returns the error of a call that lost its new connection before using it.
     pub(super) fn lost(&self) -> ToolError {
         let refusal = self.state().history.refuses(Instant::now());
         refusal.unwrap_or_else(|| history::refused(lost_early(), Duration::ZERO))
     }
 
-    /// The window that is open now, for the error of a call that lost its connection.
+    /// Returns the window that is open now, for the error of a call that lost its connection.
     pub(super) fn window(&self) -> Option<Duration> {
         self.state().history.window(Instant::now())
     }
@@ -323,8 +323,8 @@ impl Drop for Ending {
 fn failure(error: AnyError, server: &str, outage: &Outage) -> ToolError {
     let cause = ToolError::from(error);
     let kind = match cause.kind() {
-        // These tell a caller more than that there is no connection. Others would mislead: the
-        // program of a server that is not found is no missing tool.
+        // These kinds tell a caller more than a missing connection. Others would mislead: if the
+        // program of a server is not found, that does not mean a missing tool.
         kind @ (ErrorKind::Denied | ErrorKind::RateLimited | ErrorKind::TokenExchange) => kind,
         _ => ErrorKind::ConnectionFailed,
     };
