@@ -1,4 +1,4 @@
-//! Whether a server is there, and how that changes.
+//! The availability of a server, and its changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,7 +59,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// Whether a server is there.
+/// The availability of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -188,8 +188,8 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// Cuts the tool's name and the text to what is left of a line. A server that leaves too little
-    /// of the text is left out.
+    /// Cuts the tool's name and the text to the space left in a line. Omits a server that leaves
+    /// too little of the text.
     fn fit(&mut self, tool: &'a str, (field, text): (&str, Option<&'a str>), mut left: usize) {
         let cut = |max| display(Short::field(tool, max));
         let lengths = (0..=MAX_NAME).rev();

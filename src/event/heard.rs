@@ -1,7 +1,7 @@
-//! Whether a subscriber listens to events and spans like ours.
+//! Asks whether a subscriber listens to our events and spans.
 
-/// Whether a subscriber listens to events or spans of ours at a level: `EVENT DEBUG`. If only some
-/// of its layers do, or a filter decides each time, it does.
+/// Returns whether a subscriber listens to events or spans of ours at a level: `EVENT DEBUG`. It
+/// does if some of its layers do, or if a filter decides each time.
 ///
 /// `tracing::enabled!` stores its answer in the filters of layers, which then take it for the
 /// answer to the next event: a layer at INFO beside one at DEBUG would miss that event.

@@ -18,9 +18,9 @@ pub trait Listen: Send + Sync {
     /// Something happened.
     fn on(&self, event: &Event<'_>);
 
-    /// Returns whether this listener passes its events on to one that is [on a
-    /// call](crate::Observation::listen). If it does, `other` does not get the same event a second
-    /// time. Default: `false`; an `Arc` is the same listener as its clones.
+    /// Returns whether this listener passes its events on to a listener that is [on a
+    /// call](crate::Observation::listen). If so, `other` does not get the same event a second time.
+    /// Default: `false`; an `Arc` is the same listener as its clones.
     fn includes(&self, other: &Weak<dyn Listen>) -> bool {
         let _ = other;
         false
@@ -66,7 +66,7 @@ impl Audience {
         all != 0 && all != self.last.load(Relaxed)
     }
 
-    /// Adds the listeners that layers below have just put on the call, if there are none yet.
+    /// Adds the listeners that inner layers have just put on the call, if there are none yet.
     #[inline]
     pub(crate) fn learn(&self, call: &CallInfo) {
         if self.last.load(Relaxed) == 0 && call.present_listeners().together() != 0 {
@@ -129,8 +129,9 @@ impl Listener {
         self.tell_with(None, true, event);
     }
 
-    /// Like [`tell`](Self::tell), and gives it to those of `audience` as well. Without `above` the
-    /// listeners of the call are left out: the layers above report this end themselves.
+    /// Emits an event as [`tell`](Self::tell) does, and to the listeners of `audience`. Without
+    /// `above` it leaves out the listeners of the call, because outer layers report this end
+    /// themselves.
     pub(crate) fn tell_with(&self, audience: Option<&Audience>, above: bool, event: &Event<'_>) {
         event.trace();
         let own = self.0.as_deref();

@@ -69,7 +69,7 @@
 //! twice. Nor has that of a request that never became a call: a body that axum's routes refuse, or
 //! a call of a `Turn` that cannot run.
 //!
-//! `tool.timeout` and `tool.cancelled` of a call whose future was dropped have no attempts, nor has
+//! `tool.timeout` and `tool.cancelled` have no attempts if the call's future was dropped, nor has
 //! `tool.cancelled` of a call that waited in a batch. `tool.exhausted` comes before the
 //! `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
 //!
@@ -144,8 +144,7 @@ pub enum Event<'a> {
         /// The refusal of the name.
         error: Option<&'a ToolError>,
     },
-    /// The response future was dropped unfinished, so that there is no result to see.
-    /// `tool.cancelled`, INFO.
+    /// The response future was dropped before it had a result. `tool.cancelled`, INFO.
     #[non_exhaustive]
     Cancelled {
         /// The call.
@@ -179,7 +178,7 @@ pub enum Event<'a> {
         call: &'a CallInfo,
         /// The attempt that failed, counted from 1.
         attempt: u32,
-        /// Why there is no other.
+        /// Why no other attempt follows.
         reason: RetryRefusal,
         /// Its error; `None` if its answer was a failure by the classifier.
         error: Option<&'a ToolError>,
@@ -244,7 +243,7 @@ pub enum Event<'a> {
         outcome: TokenOutcome,
         /// How long the identity provider took; `None` if this call did not ask it.
         exchange: Option<Duration>,
-        /// Why there is no token.
+        /// Why the call got no token.
         error: Option<&'a ToolError>,
     },
     /// A server is available, degraded or unavailable, and was not before. `tool.health`, WARN.
@@ -289,10 +288,10 @@ pub enum Event<'a> {
         /// `true` if it is the first call of the layer value for this reason.
         is_first: bool,
     },
-    /// A policy has decided about a call. `tool.policy`, INFO for a call that was asked for and for
-    /// one that was approved, else DEBUG: the end of a call that is refused is an event of trace. A
-    /// call that is allowed without being asked for is reported only if the layer's listener or a
-    /// subscriber wants it.
+    /// A policy has decided about a call. `tool.policy`: INFO if the call waited for an approval or
+    /// was approved, else DEBUG, because the end of a refused call is an event of trace. A call
+    /// that is allowed without an approval is reported only if the layer's listener or a subscriber
+    /// wants it.
     #[non_exhaustive]
     Policy {
         /// The call.
@@ -474,9 +473,8 @@ crate::text::names! {
 pub enum RetryRefusal {
     /// Its attempts are used up.
     Exhausted,
-    /// It may have run, and nothing says whether it may run twice: its caller, a rule or a trusted
-    /// server has to declare it safe. See
-    /// [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
+    /// The call may have run, and its caller, a rule or a trusted server did not declare it safe to
+    /// run twice. See [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety).
     NotMarkedSafe,
     /// The call may have run, and was declared [unsafe](crate::ReplaySafety::Unsafe) to run twice.
     Unsafe,

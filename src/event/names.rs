@@ -1,7 +1,7 @@
 //! The names of events, and of the fields of events and spans: all of them, and nowhere else.
 //!
-//! They are part of what this crate promises: what is searched for in a log store does not
-//! change with a patch release.
+//! They are part of the public interface: names to search for in a log store do not change with a
+//! patch release.
 
 /// Names of events. The name is the event's message as well.
 pub mod event {
@@ -78,8 +78,8 @@ pub mod event {
     pub const HTTP_REQUEST: &str = "tool.http_request";
     /// An HTTP tool has its answer, of whatever status. DEBUG.
     pub const HTTP_RESPONSE: &str = "tool.http_response";
-    /// What an identity provider answers is taken although it leaves something out, or a caller's
-    /// own token is sent to a tool. WARN.
+    /// The layer accepts an incomplete answer of an identity provider, or sends a caller's own
+    /// token to a tool. WARN.
     pub const TOKEN: &str = "tool.token";
     /// A connection to a server was made, the first one or another one. INFO.
     pub const CONNECTED: &str = "tool.connected";
@@ -134,7 +134,7 @@ pub mod field {
     pub const RETRY_AFTER_MS: &str = "retry_after_ms";
     /// How long is waited, in milliseconds.
     pub const DELAY_MS: &str = "delay_ms";
-    /// Whether the server said how long (a hint).
+    /// The server gave the delay (a hint).
     pub const HINTED: &str = "hinted";
     /// Why a call is not sent again.
     pub const REFUSED: &str = "refused";
@@ -206,8 +206,8 @@ pub mod span {
     pub const CALL: &str = "execute_tool";
     /// The name of the span that an attempt has.
     pub const ATTEMPT: &str = "tool_attempt";
-    /// The name of the span in which a connection to a server is made. It is no call's, and lasts
-    /// as long as the connection.
+    /// The name of the span in which a connection to a server is made. It belongs to no call, and
+    /// lasts as long as the connection.
     pub const CONNECTION: &str = "tool_connection";
     /// The name of the span that a request of an HTTP tool has. DEBUG.
     pub const HTTP: &str = "http_request";
@@ -268,11 +268,11 @@ pub mod span {
     pub const CONFIGURED_TIMEOUT_MS: &str = "tool.configured_timeout_ms";
     /// The code of the error.
     pub const ERROR_CODE: &str = "tool.error_code";
-    /// Whether it took more than its fraction of the timeout.
+    /// The call took more than its fraction of the timeout.
     pub const SLOW: &str = "tool.slow";
     /// How it ended: the name of a [`CallOutcome`](crate::event::CallOutcome).
     pub const OUTCOME: &str = "tool.outcome";
-    /// Whether it succeeded.
+    /// The call succeeded.
     pub const SUCCESS: &str = "tool.success";
     /// The answer's size as JSON, in bytes.
     pub const OUTPUT_BYTES: &str = "tool.output_bytes";

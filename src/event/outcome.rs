@@ -20,9 +20,9 @@ pub enum CallOutcome {
     Cancelled,
     /// The tool panicked.
     Panicked,
-    /// A layer of ours refused it ([`ToolError::is_own_refusal`]): an open breaker, a cooling gate,
-    /// an unknown name. One that was refused because no time was left is `Skipped`, one that its
-    /// caller had cancelled is `Cancelled`.
+    /// A layer of ours refused it ([`ToolError::is_own_refusal`]): an open breaker, a cooldown, an
+    /// unknown name. A refusal because no time was left is `Skipped`; because the caller had
+    /// cancelled, `Cancelled`.
     Rejected,
 }
 
@@ -65,7 +65,7 @@ crate::text::names! {
     }
 }
 
-/// What a [policy](crate::policy) has decided about a call: the field `decision` of the event
+/// The decision of a [policy](crate::policy) about a call: the field `decision` of the event
 /// `tool.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -102,7 +102,7 @@ crate::text::names! {
     }
 }
 
-/// What became of a call's need of a token: the label `outcome` of `token_exchange_total`.
+/// How a call got its token: the label `outcome` of `token_exchange_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TokenOutcome {
@@ -112,7 +112,7 @@ pub enum TokenOutcome {
     Exchanged,
     /// Another call had asked for it.
     Shared,
-    /// No token could be had, by this call or by another one that was waited for.
+    /// The exchange failed, of this call or of the call that it waited for.
     Failed,
 }
 

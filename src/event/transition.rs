@@ -156,8 +156,8 @@ pub struct Opening {
     pub failures: u32,
     /// Slow calls among them.
     pub slow_calls: u32,
-    /// How long the call took whose end opened it, from its first wait. `None` if that is not
-    /// known: it did not wait, it panicked, or no call's end opened the breaker.
+    /// The duration of the call that opened it, from its first wait. `None` if unknown: the call
+    /// did not wait, it panicked, or no call's end opened the breaker.
     pub latency: Option<Duration>,
 }
 

@@ -16,9 +16,9 @@ use crate::{
 
 /// The attempts at a call.
 pub enum Attempts<S, T> {
-    /// It is sent once. Its names, and the attempts so far.
+    /// A call that is sent once: its names, and the attempts so far.
     Once(CallInfo, u32),
-    /// It may be sent again.
+    /// A call that may be sent again.
     Many(Resend<S, T>),
 }
 
@@ -32,7 +32,7 @@ pub struct Resend<S, T> {
     pub(crate) failed: Option<ToolError>,
     /// The claim under which the layer repeats the call.
     claim: Claim,
-    /// Whether the recording that the call's attempts share was begun here, and ends here.
+    /// Set if the recording that the call's attempts share began here, and ends here.
     records: bool,
 }
 
@@ -207,7 +207,7 @@ impl<S, T> Attempts<S, T> {
         resend.last(error)
     }
 
-    /// Returns the error of a call whose next attempt is not made: that of the attempt before it,
+    /// Returns the error of a call if its next attempt is not made: the error of the last attempt,
     /// or else `why`.
     pub(crate) fn not_sent(&mut self, why: ToolError) -> ToolError {
         let Self::Many(resend) = self else {
@@ -217,7 +217,7 @@ impl<S, T> Attempts<S, T> {
         resend.last(error)
     }
 
-    /// Returns the error of a call whose wait was ended, for the next attempt or for the first one.
+    /// Returns the error of a call if its wait for an attempt was ended.
     pub(crate) fn gave_up(&mut self, why: ToolError) -> ToolError {
         let Self::Many(resend) = self else {
             return why;
@@ -265,7 +265,7 @@ pub(crate) fn made_below(error: &ToolError, tool: &str) -> u32 {
     ours.unwrap_or_default()
 }
 
-/// Returns the error of a call from that of its last attempt, after one that has `failed`.
+/// Returns the error of a call from that of its last attempt, after an attempt that has `failed`.
 pub(crate) fn ended(failed: Option<ToolError>, error: ToolError) -> ToolError {
     // A caller who has cancelled has to see `Cancelled`.
     let is_refused = error.is_own_refusal() && error.kind() != ErrorKind::Cancelled;

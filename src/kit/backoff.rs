@@ -92,7 +92,7 @@ impl Backoff {
         })
     }
 
-    /// The same delay each time.
+    /// Waits equally long each time.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ pub fn after_hint(hint: Duration, random: u64) -> Duration {
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// The same numbers in each run, by the seed.
+    /// Makes the sequence of a seed, equal in each run.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }

@@ -1,4 +1,4 @@
-//! Parts of a future whose drop is outlined.
+//! Parts of a future with an outlined drop.
 
 use std::mem::ManuallyDrop;
 

@@ -53,7 +53,7 @@ impl<S: Service<ToolCall>, C: Convert<S::Error>> Service<ToolCall> for Converted
 }
 
 pin_project! {
-    /// Future of a call whose error is converted.
+    /// Future of a call that converts its error.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Converting<F, C> {

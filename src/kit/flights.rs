@@ -1,10 +1,9 @@
 //! Values by key, each made by one caller at a time and kept while it is fresh.
 //!
-//! There is no task: a key has one permit, and its holder makes the value. If the holder is
-//! dropped, the next one takes over, unless it has something to [leave
-//! behind](Flight::leave_behind); if the making fails, those who waited meanwhile share the
-//! failure, and later callers try again; the key of what failed goes with the last of them. Each
-//! wait is the waiter's own to end.
+//! No task is involved: a key has one permit, and its holder makes the value. If the holder is
+//! dropped, the next waiter takes over, unless the holder [leaves a value
+//! behind](Flight::leave_behind). If the making fails, the waiters share the failure, the last of
+//! them removes the key, and later callers try again. Each waiter ends its own wait.
 
 use std::{
     collections::HashMap,
@@ -362,7 +361,7 @@ impl<K: FlightKey, V: Clone> Drop for Flight<K, V> {
 }
 
 impl<K: FlightKey, V: Clone> Flights<K, V> {
-    /// For at most `most` keys, and at least one. Beyond these what is fresh is forgotten.
+    /// Makes a store of at most `most` keys, and at least one. Beyond these it evicts fresh values.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(1) as u64;
         Self::shared_out(Units::new(most, most), Units::new(u64::MAX, u64::MAX), true)
@@ -465,8 +464,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         lock(&self.table).slots.len()
     }
 
-    /// The slot of a key. If there is no room, although what is fresh may be forgotten, it is one
-    /// for this caller alone.
+    /// Returns the slot of a key. If there is no place, although fresh values may be evicted, the
+    /// slot is for this caller alone.
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();
@@ -528,8 +527,9 @@ impl<K: FlightKey, V: Clone> Table<K, V> {
         gone
     }
 
-    /// Room for another key. Forgets what is neither fresh nor in use; and, if that leaves no room
-    /// and it may be, the eighth that will be stale first: of all, or of the owner who has no room.
+    /// Makes room for another key. Evicts values that are neither fresh nor in use. If that is not
+    /// enough and `evicts` is set, it evicts the eighth that will be stale first: of all, or of the
+    /// owner without room.
     fn make_room(
         &mut self,
         key: &K,

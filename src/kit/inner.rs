@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::call::ToolCall;
 
-/// Calls a service, and builds a future around the one that it returns.
+/// Calls a service, and builds a future around the returned one.
 ///
 /// The inner future is made in its place and not copied there, which a large one would cost at
 /// every layer, if three things hold: this is not inlined, the `call` that ends in it is not

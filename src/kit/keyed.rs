@@ -1,4 +1,4 @@
-//! What layers with state by key have in common: their builder, and the registry of their keys.
+//! Parts that layers with state by key share: their builder, and the registry of their keys.
 
 use std::fmt::Debug;
 

@@ -105,9 +105,9 @@ impl WaitLimit {
         check_now(self.caller.is_cancelled(), self.deadline)
     }
 
-    /// Polls for the end of the wait: ready with the refusal of the call. For a wait that is
-    /// `Pending` only; once it is over, [`check`](Self::check) tells whether the call may be sent.
-    /// A poll does not count towards the task's budget.
+    /// Polls for the end of the wait: ready with the refusal of the call. For a `Pending` wait
+    /// only; once the wait is over, [`check`](Self::check) returns whether the call may be sent. A
+    /// poll does not count towards the task's budget.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ToolError> {
         if self.caller.poll_cancelled(cx).is_ready() {
             return Poll::Ready(cancelled());

@@ -111,7 +111,7 @@ impl Watch {
         }
     }
 
-    /// Counts a call. The last one that counts emits the names that are not matched.
+    /// Counts a call. The last counted call emits the names that are not matched.
     pub(crate) fn count<'a>(&self, names: impl Iterator<Item = &'a Arc<Name>>) {
         if self.calls.load(Relaxed) < CALLS && self.calls.fetch_add(1, Relaxed) + 1 == CALLS {
             self.report(&self.names(names));
@@ -201,14 +201,14 @@ impl<T> PerTool<T> {
         Self::matched(tools.find(|(name, _)| is_it(name.tool.as_str())))
     }
 
-    /// The value of the one tool that [`Key::Tool`](crate::Key::Tool) stands for. Those of a server
-    /// whose list was not read share a key. It may be asked for a key that no call has had yet.
+    /// Returns the value of the one tool that [`Key::Tool`](crate::Key::Tool) stands for. If the
+    /// list of a server was not read, its tools share a key. The key may be new.
     pub(crate) fn get_of_key(&self, call: &ToolCall) -> Option<&T> {
         call.info().listed_tool()?;
         Some(&self.find_for(call)?.1)
     }
 
-    /// Looks at a call whose value was taken for its key.
+    /// Looks at a call after its value was taken for its key.
     #[inline]
     pub(crate) fn look(&self, call: &ToolCall) {
         if !self.is_empty() {

@@ -53,7 +53,7 @@ impl Principal {
         Some(format!("{unverified}{kind}:{}:{id}:{session}", id.len()).into())
     }
 
-    /// Returns whether the text of a principal is of one that was not verified.
+    /// Returns whether the text is that of an unverified principal.
     pub(crate) fn is_unverified(text: &str) -> bool {
         text.starts_with(UNVERIFIED)
     }

@@ -1,8 +1,8 @@
 //! A bounded map from the [keys](crate::Key) of calls to a layer's state.
 //!
-//! A model that invents tool names must not grow memory, so the number of keys is bounded. What
-//! protects a tool (an open breaker, a cooldown) must not be evicted, so each value says how long
-//! it has to [stay](Evict::keep).
+//! A model that invents tool names must not grow memory, so the number of keys is bounded. State
+//! that protects a tool (an open breaker, a cooldown) must not be evicted, so each value says how
+//! long it has to [stay](Evict::keep).
 //!
 //! There is one map of all keys behind a lock, and in each [lane](crate::kit::lane) a map of the
 //! keys that its threads have used. A call looks its key up in its own lane, under a read lock, and
@@ -10,11 +10,10 @@
 //! it has ended. So calls on several threads do not write to the same reference count, and a key is
 //! in use while an entry of some lane has a second reference.
 //!
-//! When the map is full, a new key takes the place of one that is not in use. Of the oldest keys,
-//! the first goes that was not used since the last look and has no state to lose. If all of them
-//! must stay, the new key shares one overflow entry. An eviction removes the key from all lanes
-//! first. If it was in use or has to stay after all, it remains in the map. So a value is not
-//! evicted while a call holds it, nor once it has to stay.
+//! When the map is full, a new key takes the place of an old key that was not used since the last
+//! look and has no state to lose. If all old keys must stay, the new key shares one overflow entry.
+//! An eviction removes the key from all lanes first. If it was in use or has to stay after all, it
+//! remains in the map. So a value is not evicted while a call holds it, nor once it has to stay.
 //!
 //! Where names come from untrusted callers, a key is *known* once a call with it has succeeded, or
 //! because it was declared ([`Registry::declare`]). Keys that are not known have half of the places
@@ -51,7 +50,7 @@ use crate::{
 
 /// A value that can tell how much harm its eviction would do.
 pub(crate) trait Evict {
-    /// Whether a key is known from the start, so that nothing has to [prove](Entry::prove) it.
+    /// Set if keys are known from the start, and need no [proof](Entry::prove).
     const IS_KNOWN: bool = true;
 
     /// Returns how long the value has to stay. Called under the registry's locks: it must not take
@@ -70,7 +69,7 @@ pub(crate) enum Keep {
     Always,
 }
 
-/// Whether a key is known.
+/// The key is not known.
 const UNKNOWN: u8 = 0;
 const KNOWN: u8 = 1;
 /// Known before its first call, and never evicted.
@@ -96,7 +95,7 @@ struct Node<V> {
     server: Option<Box<str>>,
     name: Option<Box<str>>,
     proofs: Arc<Proofs>,
-    /// Whether it is that of the keys beyond the bound, and never known.
+    /// Set for the entry of the keys beyond the bound, which is never known.
     is_overflow: bool,
     /// Looked up again since it was added, or since the last look at it for an eviction.
     used: AtomicBool,
@@ -206,7 +205,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// What is declared stays so.
+    /// Makes the key known. A declared key stays declared.
     fn know(&self, how: u8) {
         if !self.0.is_overflow {
             self.0.known.fetch_max(how, Relaxed);
@@ -359,7 +358,7 @@ impl<V: Evict> Registry<V> {
         }))
     }
 
-    /// Sets the layer whose calls are counted if they have no key.
+    /// Sets the layer that counts calls without a key.
     pub(crate) fn of_layer(mut self, layer: &'static str) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.0) {
             shared.inert = Inert::new(layer);
@@ -388,7 +387,7 @@ impl<V: Evict> Registry<V> {
         self.keep_hash(hash, call, make)
     }
 
-    /// Returns the same entry for a call whose handle is not needed otherwise.
+    /// Returns the same entry for a call that needs its handle for nothing else.
     pub(crate) fn keep_for(&self, call: &ToolCall, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         if let Key::Tool = self.key()
             && let Some(entry) = self.lane().find(call.tool_hash())
@@ -559,8 +558,7 @@ impl<V: Evict> Registry<V> {
         self.share(node)
     }
 
-    /// Makes room for one more key. Returns the node that had its place; an error if there is no
-    /// room.
+    /// Makes room for one more key. Returns the evicted node; an error if nothing can be evicted.
     fn make_room(&self, main: &mut Main<V>, is_known: bool) -> Result<Option<Arc<Node<V>>>, ()> {
         let max = self.0.max;
         let may_grow = |main: &Main<V>| is_known || main.queues[0].len() < max.div_ceil(2);

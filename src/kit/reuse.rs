@@ -1,6 +1,6 @@
 //! The part of a call in a layer that may answer it with the answer of another call.
 //!
-//! A layer enters a call at a key ([`Flight`]) and decides what is kept ([`Reuse`]). The call waits
+//! A layer enters a call at a key ([`Flight`]) and decides what to keep ([`Reuse`]). The call waits
 //! for its turn, or for the answer, without a reservation of the inner service.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::{
     key::check_max,
 };
 
-/// Decides what is made of the end of a call at its key.
+/// Decides what to keep of the end of a call at its key.
 pub(crate) trait Reuse<Res, K: FlightKey, V: Clone> {
     /// Returns the result that a call has of another call's end.
     fn give(

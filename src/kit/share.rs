@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Why there is no room for more units.
+/// Why more units do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// All units are in use.
@@ -48,7 +48,7 @@ impl Units {
         Arc::new(Self { most, share, used })
     }
 
-    /// Takes units, if there are so many. Without an owner there is no share.
+    /// Takes units, if enough are free. Units without an owner count only in the whole.
     pub(crate) fn take(
         self: &Arc<Self>,
         owner: Option<&Arc<str>>,

@@ -84,7 +84,7 @@ impl<R> StoreBuilder<R> {
     }
 
     /// Gives all calls one principal, which has the whole store: for a process that serves a single
-    /// user, and for tools whose answers are the same for all callers.
+    /// user, and for tools that answer all callers alike.
     pub fn shared(mut self) -> Self {
         self.store.principal = Principal::Shared;
         self

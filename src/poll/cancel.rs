@@ -1,4 +1,4 @@
-//! The end of a job for which nobody waits any more.
+//! Cancels a job after its call was dropped.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ const AT_ONCE: usize = 100;
 
 static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
 
-/// What is done when it is dropped: whether it could be.
+/// An action for the drop of a call; returns whether it was possible.
 #[derive(Default)]
 pub(super) struct Abandoned(Option<Box<dyn FnOnce() -> bool + Send + Sync>>);
 
 impl Abandoned {
-    /// Sends this call to a service that `fresh` gives, in a task of its own: there is nobody else
+    /// Sends this call to a service that `fresh` gives, in its own task, because no caller is left
     /// to poll it. `leave` is called first, if there is such a task.
     pub(super) fn then<S>(
         call: ToolCall,

@@ -5,22 +5,22 @@ use crate::{
     error::ToolError,
 };
 
-/// What the answers of a tool with long jobs mean, and what to ask it next. Pure: it sends nothing.
+/// Reads the answers of a tool with long jobs, and makes the next calls. Pure: it sends nothing.
 ///
 /// `Res` is the tool's answer. The calls that it makes are [follow-ups](ToolCall::follow_up) with
-/// an extension that the leaf knows.
+/// an extension that the tool service knows.
 pub trait Job<Res>: Send + Sync {
-    /// What the answer to the call that starts the job means.
+    /// Reads the answer to the call that starts the job.
     ///
     /// # Errors
     ///
     /// The error of the call: the job has failed already, or cannot be asked for.
     fn started(&self, call: &ToolCall, answer: Res) -> Result<Started<Res>, ToolError>;
 
-    /// The call that asks how the job of `call` is getting on.
+    /// Makes the call that asks for the state of the job of `call`.
     fn ask(&self, call: &ToolCall, job: &JobRef) -> ToolCall;
 
-    /// What the answer to [`ask`](Self::ask) means.
+    /// Reads the answer to [`ask`](Self::ask).
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ pub trait Job<Res>: Send + Sync {
     /// `ask`'s own call.
     fn read(&self, call: &ToolCall, answer: Res) -> Result<Polled<Res>, ToolError>;
 
-    /// The call that ends the job, sent when nobody waits for it any more. Default: `None`, it runs
-    /// on.
+    /// Makes the call that ends the job, sent when no caller waits for it any more. Default:
+    /// `None`, the job goes on.
     fn cancel(&self, call: &ToolCall, job: &JobRef) -> Option<ToolCall> {
         let _ = (call, job);
         None
@@ -51,7 +51,7 @@ impl<Res> Job<Res> for () {
     }
 }
 
-/// What a call has started.
+/// How a call has begun.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Started<Res> {
@@ -65,16 +65,16 @@ pub enum Started<Res> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Polled<Res> {
-    /// It has ended: the answer of the call.
+    /// The job has ended: the answer of the call.
     Done(Res),
-    /// It waits for its caller, who has this as the answer of the call: the job stays on the call's
-    /// record.
+    /// The job needs its caller, who gets this as the answer of the call. The job stays on the
+    /// call's record.
     Paused(Res),
-    /// It goes on.
+    /// The job is running.
     Running {
         /// When it may be asked for again, at the earliest.
         after: Option<Duration>,
-        /// What it says of itself, in a few words, for the error of a call that stops waiting.
+        /// The job's own words about its state, for the error of a call that stops waiting.
         /// Redacted and cut there.
         note: Option<Cow<'static, str>>,
     },

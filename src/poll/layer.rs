@@ -89,7 +89,7 @@ impl<J> PollLayer<J> {
         self.inert.calls()
     }
 
-    /// Leaves jobs running whose callers have gone. Default: they are
+    /// Leaves jobs running after their callers have gone. Default: they are
     /// [cancelled](super::Job::cancel), if that is possible.
     pub fn without_cancel(mut self) -> Self {
         self.limits.cancels = false;

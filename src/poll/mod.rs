@@ -8,7 +8,7 @@
 //!
 //! | what happens | the call's answer |
 //! |---|---|
-//! | the answer names no job, or one that is over | that answer |
+//! | the answer names no job, or a job that is over | that answer |
 //! | the job is done | its result |
 //! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
 //! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against the tool |
@@ -22,29 +22,29 @@
 //! be answered 400 ms later. A call has 60 polls.
 //!
 //! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it
-//! at once and starts none. A retry layer above makes such a call by itself: another attempt at a
-//! call whose job still runs is a further wait, whatever the call's replay safety. A job that was
-//! cancelled meanwhile, because a timeout between the two had dropped the call, is forgotten: a
-//! call that may run twice then starts another one, also where the cancellation has not arrived; so
-//! put no timeout of single requests above this layer. Nor a layer that gives calls other names,
-//! such as a router, between the two: the retry layer would not know the job for its own. An answer
-//! that was lost on its way may have started a job all the same, as with any call.
+//! immediately and starts none. An outer retry layer makes such a call by itself: while the job of
+//! a call runs, another attempt only waits for it, whatever the call's replay safety. If a timeout
+//! between the two layers drops the call, its job is cancelled and forgotten. A call that may run
+//! twice then starts another job, even if the cancellation has not arrived; so put no timeout of
+//! single requests outside this layer. Put no layer that renames calls, such as a router, between
+//! the two: the retry layer would not know the job for its own. A lost answer may have started a
+//! job all the same, as with any call.
 //!
-//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an idle
-//! timeout above in time: a wait is none of the tool's silence. A poll that hangs is. Observers
-//! find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client hears
-//! nothing of it before the answer: a job says that it runs, not how far it is.
+//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an outer
+//! idle timeout in time: the wait between polls does not count as silence. A hanging poll does.
+//! Observers find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client
+//! hears nothing before the answer: a job reports that it runs, not how far it is.
 //!
 //! # Order
 //!
 //! Inside of the deadline, outside of retry, breaker and timeout: they then act on single requests.
-//! An outer timeout ends the wait too. Where it is shorter than the wait may be, as around a router
-//! whose tools have poll layers, the first call is the event `tool.inert`, with the reason
-//! `outer_timeout`: give such a tool a timeout as long as its jobs. A poll
-//! is a call of its own with the names, arguments, extensions and deadline of the first; it may run
-//! twice, and has no claims and no timeout of the call's. Readiness is passed through; polls are
-//! made on fresh instances, which wait for their own. Without a timeout below, and without a
-//! deadline, a poll that hangs is waited for.
+//! An outer timeout ends the wait too. If it is shorter than the wait may be, as around a router of
+//! tools with poll layers, the first call is the event `tool.inert`, with the reason
+//! `outer_timeout`: give such a tool a timeout as long as its jobs. A poll is a separate call with
+//! the names, arguments, extensions and deadline of the first. It may run twice, and has neither
+//! the claims nor the timeout of the call. Readiness is passed through; polls are made on fresh
+//! instances, which wait for their own. Without an inner timeout, and without a deadline, a hanging
+//! poll is waited for.
 //!
 //! # Example
 //!
@@ -122,13 +122,13 @@
 //! # Cancel safety
 //!
 //! Dropping the response future ends the wait and drops a poll that runs. If the job is still
-//! running then, and its kind knows how ([`Job::cancel`]), it is cancelled: by one call, in a task
-//! of its own, with 5 s, at most 100 of them at a time in a process, if the future is dropped
-//! within a runtime; [`PollLayer::without_cancel`] leaves it running. The caller's cancellation
-//! token does the same. A job whose polls or time are used up is never cancelled: a caller with its
-//! [`JobRef`](crate::call::JobRef) may go on waiting. A call that is dropped before its answer has
-//! named a job cancels nothing, nor does one that was [given](crate::ToolCall::with_job) a job:
-//! others may wait for it too.
+//! running then, and its kind knows how ([`Job::cancel`]), it is cancelled by one call, in its own
+//! task, with 5 s, at most 100 of them at a time in a process, if the future is dropped within a
+//! runtime. [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does
+//! the same. A job is never cancelled because its polls or time are used up: a caller with its
+//! [`JobRef`](crate::call::JobRef) may go on waiting. A call cancels nothing if it is dropped
+//! before its answer has named a job, or if it was [given](crate::ToolCall::with_job) a job,
+//! because others may wait for it too.
 //!
 //! # Clone
 //!

@@ -38,7 +38,7 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 /// A server is asked again after this time, whatever it has asked for.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// So many polls may not find the job yet.
+/// Polls that may answer `NotFound` before the job counts as lost.
 const NOT_THERE_YET: u32 = 3;
 
 /// The longest note, in characters.
@@ -70,7 +70,7 @@ struct Work {
     /// The job was there before the call, and nothing was done for it yet.
     resumes: bool,
     polls: u32,
-    /// What the job said last.
+    /// The last note of the job.
     note: Option<String>,
     /// Of the poll that runs.
     observation: Option<Observation>,
@@ -215,7 +215,7 @@ where
         }
     }
 
-    /// Begins to care for the job of a call that was polled: until then nobody has waited for it.
+    /// Takes over the job of a call that is polled: before that no caller has waited for it.
     fn resume(&mut self) {
         if let Some(work) = self.work()
             && mem::take(&mut work.resumes)
@@ -249,7 +249,7 @@ impl<S, J> Poller<S, J> {
         self.work.0.as_deref_mut()
     }
 
-    /// Counts a call whose outer timeout is over before its wait is.
+    /// Counts a call with an outer timeout that ends before its wait.
     fn check_timeout(&self) {
         let Some(timeout) = self.call.outer_timeout() else {
             return;
@@ -324,7 +324,7 @@ impl<S, J> Poller<S, J> {
         result
     }
 
-    /// What is known of the last answer is left on the call's record.
+    /// Leaves the facts of the last answer on the call's record.
     fn tell(&self, seen: &Observation) {
         self.call.record(|r| {
             r.set_reported(seen.is_reported());
@@ -390,7 +390,7 @@ impl<S, J> Poller<S, J> {
         }
     }
 
-    /// The call has its result: nobody has left it.
+    /// Records that the call has its result: its caller has not left it.
     fn ended(&mut self) {
         if let Some(work) = self.work() {
             work.abandoned.forget();

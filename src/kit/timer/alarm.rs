@@ -21,7 +21,7 @@ use super::queue::{Queue, Seat, Seen};
 use crate::kit::lane::thread_number;
 use crate::lock::lock;
 
-/// Wakes the waiters whose moment has come, on one runtime.
+/// Wakes the waiters when their moment comes, on one runtime.
 ///
 /// When the runtime's timer fires, it is set for the next waiter: no waiter has to be polled for
 /// the others to be woken.
@@ -94,7 +94,7 @@ impl Alarm {
         })
     }
 
-    /// Wakes the waiters whose moment has come, and sets the runtime's timer for the next.
+    /// Wakes the waiters that are due, and sets the runtime's timer for the next.
     #[cold]
     fn wind(&self) {
         self.go_on(lock(&self.clock));
@@ -234,7 +234,7 @@ impl Drop for Place {
     }
 }
 
-/// What the runtime's timer wakes. It does not keep the alarm alive.
+/// The waker for the runtime's timer. Does not keep the alarm alive.
 struct Fired(Weak<Alarm>);
 
 impl Wake for Fired {

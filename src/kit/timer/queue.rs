@@ -4,7 +4,7 @@ use std::{mem, task::Waker};
 
 use tokio::time::Instant;
 
-/// The waiters, the earliest first: a binary heap whose entries and seats refer to each other, so
+/// The waiters, the earliest first: a binary heap. Its entries and seats refer to each other, so
 /// that a waiter can be removed from the middle.
 ///
 /// Times that come in order, as those of calls with the same timeout do, cost one comparison each.
