@@ -20,10 +20,10 @@ const MAX_HEADERS: usize = 1_000;
 
 /// The answer of an HTTP endpoint.
 ///
-/// Serialised, it is the result of an execution: `status` (`failed` for one that is [behind an
+/// Serialised, it is the result of an execution: `status` (`failed` if it is [behind an
 /// error](Self::of_error), else `completed`), `result` (the body), `upstream_status`,
-/// `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by `,
-/// `.
+/// `execution_time_ms`, and `metadata` with the kept headers: several of one name are joined by
+/// `, `.
 #[derive(Clone)]
 pub struct HttpAnswer {
     pub(super) status: StatusCode,
@@ -38,7 +38,7 @@ pub struct HttpAnswer {
     pub(super) cooldown: Option<Duration>,
     /// For how long the server wants to be left alone.
     pub(super) retry_after: Option<Duration>,
-    /// It is behind an error, whatever its status: that of a job that has failed.
+    /// The answer is behind an error, whatever its status: the job has failed.
     pub(super) is_failure: bool,
     /// The part that was left out for a model.
     pub(super) cut: Option<Cut>,
@@ -52,8 +52,8 @@ impl KnownAnswer for HttpAnswer {
     }
 }
 
-/// Reads a body: JSON if it is some, else text, or a line for what is neither. Nothing is `null`.
-/// Returns whether it is text.
+/// Reads a body as JSON, else as text, else as a line about it. An empty body is `null`. Returns
+/// whether it is text.
 pub(super) fn read_body(bytes: &[u8], headers: &HeaderMap) -> (Value, bool) {
     // The byte order mark, which JSON does not have (RFC 8259, section 8.1).
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
@@ -118,9 +118,9 @@ impl HttpAnswer {
         self.status
     }
 
-    /// The body: JSON, or text where it is none, with U+FFFD for what is no UTF-8, whatever the
-    /// server says of its charset. A body that is no UTF-8 and has the `Content-Type` of an image,
-    /// a sound, an archive or the like is a line: `[body left out: image/png, 12 bytes]`. An empty
+    /// Returns the body: as JSON, else as text with U+FFFD for bytes that are not UTF-8, whatever
+    /// charset the server names. A body that is not UTF-8 and has the `Content-Type` of an image, a
+    /// sound, an archive or the like is a line: `[body left out: image/png, 12 bytes]`. An empty
     /// body is `null`. Not redacted.
     pub fn body(&self) -> Answer<'_> {
         match (self.json(), &self.body) {

@@ -1,5 +1,5 @@
-//! Requests and answers as DEBUG events, and the span of a request. Nothing is written unless
-//! somebody listens.
+//! Requests and answers as DEBUG events, and the span of a request. Nothing is formatted without a
+//! listener.
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@ use super::answer::{KeptHeaders, to_json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamStatus(pub StatusCode);
 
-/// The answer for an agent to a call that an upstream has answered, whatever it said, or whose job
-/// still runs.
+/// The answer for an agent to a call that an upstream has answered in any way, or that has a
+/// running job.
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt};
@@ -84,9 +84,9 @@ pub enum ExecutionStatus {
 #[derive(Clone, Serialize)]
 #[non_exhaustive]
 pub struct ExecutionError {
-    /// What to tell the agent.
+    /// The text for the agent.
     pub message: String,
-    /// What went wrong: the error's own [code](ToolError::with_code), if it was given one, else
+    /// The error's own [code](ToolError::with_code), if one was set, else
     ///
     /// | code | kinds |
     /// |---|---|
@@ -105,10 +105,10 @@ pub struct ExecutionError {
     pub upstream_status: Option<u16>,
     /// Its body: redacted, and cut at 500 characters.
     pub upstream_body: Option<String>,
-    /// Whether the same call may succeed later. Not if its job may still run: it would start
-    /// another one.
+    /// A repeated call may succeed later. False if its job may still run, because the call would
+    /// start another job.
     pub is_retryable: bool,
-    /// Whether the tool ran.
+    /// The knowledge of whether the tool ran.
     pub execution: error::Execution,
     /// The error's details, redacted, and `retry_after_seconds`.
     pub details: Map<String, Value>,
@@ -190,7 +190,7 @@ impl ExecutionResult {
         result
     }
 
-    /// Returns the result of a success whose answer is JSON already.
+    /// Returns the result of a success with an answer that is JSON already.
     #[cfg(feature = "axum")]
     pub(crate) fn completed(call: &CallInfo, took: Duration, answer: Value) -> Self {
         let mut result = Self::new(call.tool(), took, ExecutionStatus::Completed, answer);
@@ -203,7 +203,7 @@ impl ExecutionResult {
         result
     }
 
-    /// What an error is, if it is a result: an upstream's answer, or a call whose job still runs.
+    /// Returns the result behind an error: an upstream's answer, or a job that still runs.
     pub(crate) fn of_error(tool: &str, took: Duration, error: &ToolError) -> Option<Self> {
         if let Some(answer) = HttpAnswer::of_error(error) {
             return Some(Self::of(tool, took, ExecutionStatus::Failed, answer));

@@ -60,15 +60,15 @@ use tower_toolcall::{
 /// # let _ = stack; Ok(()) }
 /// ```
 ///
-/// What its answers mean:
+/// The meaning of its answers:
 ///
 /// | answer | is |
 /// |---|---|
 /// | to the tool's own request: a state of a job that is over | that job's end |
-/// | to the tool's own request: without one of the values, or with one that is not a text, number or boolean | `Reported`: the job cannot be asked for |
+/// | to the tool's own request: without one of the values, or with a value that is not a text, number or boolean | `Reported`: the job cannot be polled |
 /// | a completed state | the result; without anything at its path the whole body |
 /// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
-/// | any other state, none, or a body that is no JSON | the job goes on. `Retry-After` is obeyed |
+/// | any other state, none, or a body that is not JSON | the job goes on. `Retry-After` is obeyed |
 ///
 /// With [`by_status`](Self::by_status) a pending status (202) says that the job goes on, and any
 /// other 2xx is its result.
@@ -91,7 +91,7 @@ struct Inner {
     location: Option<HeaderName>,
     /// Statuses that a job has while it runs.
     pending: Vec<StatusCode>,
-    /// None where the status alone tells.
+    /// `None` if the status alone decides.
     state: Option<Path>,
     completed: Vec<String>,
     failed: Vec<String>,
@@ -146,7 +146,7 @@ impl HttpJob {
         })))
     }
 
-    /// Jobs whose answers tell by their status that they go on: 202, or
+    /// Creates jobs that are pending as long as answers have the status 202, or
     /// [others](Self::with_pending). Any other 2xx is the result. `status` may be the request that
     /// starts the job, sent again: GitHub's statistics are such jobs.
     ///
@@ -160,8 +160,8 @@ impl HttpJob {
         Ok(job.edit(|job| job.state = None))
     }
 
-    /// Sets the statuses of answers, to the tool's own request too, that say that a job goes on.
-    /// Default: none. A status that is not a 2xx is an error all the same.
+    /// Sets the statuses of a pending job, in answers to the tool's own request too. Default: none.
+    /// A status outside 2xx remains an error.
     pub fn with_pending(self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         self.edit(|job| job.pending = statuses.into_iter().collect())
     }
@@ -176,11 +176,12 @@ impl HttpJob {
     }
 
     /// Takes a value out of the answer that starts a job, for the templates of `status` and
-    /// `cancel`: a text, a number or a boolean. An argument of the same name never takes its place.
+    /// `cancel`: a text, a number or a boolean. It takes precedence over an argument of the same
+    /// name.
     ///
     /// # Errors
     ///
-    /// The name: it is that of a variable of templates, comes twice, or the path is no JSONPath.
+    /// The name, if it is a variable of templates or comes twice, or the path is not a JSONPath.
     pub fn with_value(self, name: &str, path: &str) -> Result<Self, ConfigError> {
         let path = Path::parse("value", path).map_err(|e| e.with_field(name.to_owned()))?;
         let refuse = |reason: &'static str| Err(ConfigError::new(name.to_owned(), reason));
@@ -214,7 +215,7 @@ impl HttpJob {
         Ok(self.edit(|job| job.error = Some(path)))
     }
 
-    /// Sets the request that ends a job for which nobody waits any more. Default: there is none.
+    /// Sets the request that ends a job when no call waits for it any more. Default: none.
     pub fn with_cancel(self, cancel: HttpTool) -> Self {
         self.edit(|job| job.cancel = Some(Arc::new(cancel)))
     }
@@ -295,11 +296,11 @@ impl Job<HttpAnswer> for HttpJob {
     }
 }
 
-/// Whether a job is over.
+/// The end of a job, if it has ended.
 enum End {
     Completed(HttpAnswer),
     Failed(ToolError),
-    /// No, or nothing is known: its state.
+    /// Not ended, or unknown. With the state.
     None(HttpAnswer, Option<String>),
 }
 

@@ -1,13 +1,13 @@
 //! HTTP endpoints as tools: a request made of templates, a tool service over any HTTP client.
 //!
-//! An [`HttpTool`] says what is sent: method, and templates of the URL, the headers and the body.
-//! [`HttpTool::client`] makes the innermost service of a stack of it, which sends one request for
-//! each call. The client is any `Service<http::Request<B>>`: reqwest's (`ReqwestClient`, feature
-//! `reqwest`; TLS is a feature of reqwest's, which you choose), hyper-util's, either of them
-//! below tower-http's layers.
+//! An [`HttpTool`] describes the request: method, and templates of the URL, the headers and the
+//! body. [`HttpTool::client`] makes it the innermost service of a stack, which sends one request
+//! for each call. The client is any `Service<http::Request<B>>`: reqwest's (`ReqwestClient`,
+//! feature `reqwest`; you choose a TLS feature of reqwest), or hyper-util's, also inside
+//! tower-http's layers.
 //!
-//! - A 2xx is `Ok`: an [`HttpAnswer`], with the body, or [the part of it](HttpTool::with_result)
-//!   that is the result, as JSON, or as text where it is none.
+//! - A 2xx is `Ok`: an [`HttpAnswer`] with the body, or [the part of it](HttpTool::with_result)
+//!   that is the result. It is JSON, else text.
 //! - Any other status is the error that it [means](tower_toolcall::ErrorKind::from_http_status),
 //!   with the delay that the headers ask for, the beginning of the body in its text, and the answer
 //!   [behind it](HttpAnswer::of_error). Of its body at most 64 KiB are read, and for at most 2 s; a
@@ -88,18 +88,18 @@
 //! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters,
 //! tests and loops; no macros, no `include`. They are compiled when the tool is built, and a
 //! mistake names the part: also a filter, test or function that does not exist, a template that
-//! fails with any arguments (`{{ 1 / 0 }}`), and, where there are no statements, a body that is
-//! never JSON and a URL that is none.
+//! fails with any arguments (`{{ 1 / 0 }}`), and, in templates without statements, a body that is
+//! never JSON and an invalid URL.
 //!
 //! | variable | is |
 //! |---|---|
-//! | any argument of the call, nested ones too (`order.id`) | its value; one that the call does not have is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
+//! | any argument of the call, nested ones too (`order.id`) | its value; a missing argument is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
 //! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
-//! | `upstream_token` | the call's [`UpstreamToken`](tower_toolcall::call::UpstreamToken); in headers only, which become sensitive by it |
+//! | `upstream_token` | the call's [`UpstreamToken`](tower_toolcall::call::UpstreamToken); only in headers, which it makes sensitive |
 //! | `trace_id`, `idempotency_key` | those of the call, if it has them |
 //! | `uuid()` | another random UUID each time; no secret |
 //!
-//! No argument can take the place of the last four rows. A value is put in where it stands, and can
+//! No argument can replace the variables of the last four rows. A value fills its place, and can
 //! never add to the request's structure:
 //!
 //! | place | a value may be | becomes | else |
@@ -161,9 +161,8 @@
 //! # main().unwrap() }
 //! ```
 //!
-//! In a header whose name is that of a secret (`Authorization`, `X-Api-Key`, `Cookie` and the like)
-//! a template may use declared arguments only: [the schema](HttpTool::with_input_schema) has to be
-//! set before the header.
+//! In a header for secrets (`Authorization`, `X-Api-Key`, `Cookie` and the like) a template may use
+//! declared arguments only: set [the schema](HttpTool::with_input_schema) before the header.
 //!
 //! # Errors
 //!
@@ -173,7 +172,7 @@
 //! |---|---|---|
 //! | arguments do not fit the [schema](HttpTool::with_input_schema) | `InvalidInput` | no |
 //! | an argument is missing, or cannot stand at its place | `InvalidInput`, as a refusal; names it, never its value | no |
-//! | a header needs `upstream_token` and the call has none, or one that cannot be in a header | `TokenExchange` | no |
+//! | a header needs `upstream_token` and the call has none, or has a token that cannot be in a header | `TokenExchange` | no |
 //! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](tower_toolcall::ToolError::is_own_refusal) | no |
 //! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |
 //! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
@@ -185,20 +184,20 @@
 //! | a 2xx with [the reason of a failure](HttpTool::with_error) | `Reported`, with the answer behind it | yes |
 //! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
 //!
-//! That a connection was not made is known by the type of the client's error: of hyper-util's with
-//! `tower-toolcall`'s feature `hyper`, of reqwest's with `reqwest`; of others as
-//! [`transport`](tower_toolcall::transport) has it. A client that decompresses by itself (and takes
-//! the header off) is bounded too: the limit is behind it. When a timeout layer ends a request, it
-//! is not known how far that had come: the tool may have run. A connect timeout of the client's own
-//! is a connection that was not made. Answers to HEAD, and those with 204 or 304, have no body,
-//! whatever their headers say.
+//! The type of the client's error shows that no connection was made: hyper-util's with
+//! `tower-toolcall`'s feature `hyper`, reqwest's with `reqwest`, others as in the table of
+//! [`transport`](tower_toolcall::transport). The limit also bounds a client that decompresses by
+//! itself (and removes the header), because it counts the decompressed body. When a timeout layer
+//! ends a request, the tool may have run. A connect timeout of the client counts as a connection
+//! that was not made. Answers to HEAD, and those with 204 or 304, have no body, whatever their
+//! headers say.
 //!
 //! # Long jobs
 //!
-//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool below a
+//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool inside a
 //! [`PollLayer`](tower_toolcall::poll::PollLayer) with an [`HttpJob`]: the request that asks for
-//! the job, where in its answer the state stands, and which states end it. Where the status alone
-//! tells, it is [`HttpJob::by_status`]; where a header has the URL, [`HttpJob::with_location`].
+//! the job, the place of the state in its answer, and the states that end it. If the status alone
+//! decides, use [`HttpJob::by_status`]; if a header has the URL, [`HttpJob::with_location`].
 //!
 //! # Tools as files
 //!
@@ -221,7 +220,7 @@
 //! for manifest in ToolManifest::read_dir("tools")? {
 //!     let tool = ServiceBuilder::new()
 //!         .option_layer(manifest.poll_layer()?)
-//!         .tool_circuit_breaker() // all below the jobs: for single requests
+//!         .tool_circuit_breaker() // inside the jobs: for single requests
 //!         .tool_timeout(Duration::from_secs(30))
 //!         .tool(manifest.tool()?.client::<_, Bytes>(client.clone()));
 //!     router = router.described_tool(mcp::definition(manifest.definition()), tool);
@@ -253,20 +252,20 @@
 //! `Content-Type` for a body; `Idempotency-Key`, the same over all attempts, where a [retry
 //! layer](tower_toolcall::retry) may repeat the call and the method changes something;
 //! `traceparent` and `tracestate` with the feature `otel`, without baggage. A header of the tool
-//! goes before each of them.
+//! takes precedence over each of them.
 //!
 //! # Order
 //!
 //! Innermost: retry, breaker and timeout act on single requests. The tool service has no timeout,
-//! and follows and repeats nothing by itself. Hosts are literal, so the names are the operator's;
-//! what they resolve to is the client's: see reqwest's `dns_resolver`.
+//! follows no redirect and repeats nothing. Hosts are literal, so the operator chooses the names;
+//! the client resolves them: see reqwest's `dns_resolver`.
 //!
 //! # Events
 //!
 //! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query,
 //! names of headers, status, and the first 500 characters of the body, redacted by the call's
-//! rules. Nothing is built unless somebody listens. The path is shown: an API that has its key
-//! there should be sent to by a client that puts it in.
+//! rules. Nothing is formatted without a listener. The path is shown: if an API has its key there,
+//! let the client add the key.
 //!
 //! The span `http_request`, DEBUG, is that of a request, each attempt and each poll, by
 //! OpenTelemetry's conventions for HTTP clients: kind `client`, `http.request.method`,
@@ -324,7 +323,7 @@ pub use self::{
     tool::{HttpTool, MAX_ANSWER},
 };
 
-/// A character as texts show it: a space for one that is hidden.
+/// Returns a character for texts: a space for a hidden one.
 fn plain(c: char) -> char {
     if is_hidden(c) { ' ' } else { c }
 }

@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::{ExecutionStatus, ToolManifest, UpstreamStatus};
 
-/// Hooks that add to the spans of calls what an executor of HTTP tools has there, beyond
+/// Hooks that add the attributes of an executor of HTTP tools to the spans of calls, beyond
 /// OpenTelemetry's conventions:
 ///
 /// | attribute | is |
@@ -22,7 +22,7 @@ use crate::{ExecutionStatus, ToolManifest, UpstreamStatus};
 /// | `tool.status` | `completed`, `pending` or `failed`, as an [`ExecutionResult`](crate::ExecutionResult) has it; none for a call that was dropped |
 /// | `tool.execution_time_ms` | how long the call took, with all waits and attempts |
 /// | `http.response.status_code` | the [status](UpstreamStatus) of the upstream's last answer, if there was one |
-/// | `tool.execution_mode` | of a tool whose [manifest](ExecutionAttributes::with_manifest) is known: `sync_http` or `async_poll` |
+/// | `tool.execution_mode` | of a tool with a known [manifest](ExecutionAttributes::with_manifest): `sync_http` or `async_poll` |
 /// | `tool.source_path` | of such a tool: where it came from |
 ///
 /// Other hooks can be wrapped, [`LangfuseHooks`](tower_toolcall::otel::LangfuseHooks) for example.
@@ -47,7 +47,7 @@ pub type ExecutionHooks<H = DefaultHooks> = Adding<H, ExecutionAttributes>;
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionAttributes(Arc<HashMap<Box<str>, About>>);
 
-/// What is known of a tool.
+/// The known facts of a tool.
 #[derive(Clone, Debug)]
 struct About {
     mode: &'static str,

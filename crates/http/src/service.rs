@@ -133,8 +133,7 @@ where
     tool.hide_secrets(&mut call);
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))]
     let mut request = match Asked::of(&call) {
-        // What started the job was made of the same arguments: what is missing now is no reason to
-        // begin again.
+        // The job was started with the same arguments, so a missing value must not start it again.
         Some(_) => tool.request(&call).map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => {
                 let text = format!("the job cannot be asked for: {}", error.message());

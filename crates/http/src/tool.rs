@@ -154,7 +154,7 @@ impl HttpTool {
         Ok(tool)
     }
 
-    /// Adds a header that may name what is not declared as an argument.
+    /// Adds a header that may name undeclared arguments.
     pub(super) fn add_header(mut self, name: &str, template: String) -> Result<Self, ConfigError> {
         let part = format!("header {}", name.to_ascii_lowercase());
         let refuse = |reason: &'static str| ConfigError::new(part.clone(), reason);
@@ -228,14 +228,13 @@ impl HttpTool {
     /// Sets the JSON Schema of the arguments. Arguments that do not fit it are `InvalidInput`, and
     /// nothing is sent.
     ///
-    /// Checks that templates use no argument that the JSON Schema of the arguments does not have
-    /// among its `properties`; those that are added later, too. A schema without `properties` says
-    /// nothing. Slices (`a[:9]`), the arguments of `{% filter %}` and names that the template sets
-    /// itself are not looked at.
+    /// Also checks that templates use only arguments that are in the `properties` of the schema,
+    /// templates added later too. A schema without `properties` allows all. Slices (`a[:9]`), the
+    /// arguments of `{% filter %}` and names that the template sets itself are not checked.
     ///
     /// # Errors
     ///
-    /// The part whose template uses it. `input_schema`: it is not a schema.
+    /// The part with the unknown argument. `input_schema`, if it is not a schema.
     pub fn with_input_schema(mut self, schema: &Value) -> Result<Self, ConfigError> {
         let compiled = Schema::compile_trusted(schema, Draft::Draft7);
         self.schema = Some(compiled.map_err(|error| error.with_field("input_schema"))?);
@@ -280,7 +279,7 @@ impl HttpTool {
         self.keep(name, is_hidden)
     }
 
-    /// Keeps a header, perhaps one that only the program may read.
+    /// Keeps a header. A hidden one is for the program only.
     pub(super) fn keep(mut self, name: HeaderName, is_hidden: bool) -> Result<Self, ConfigError> {
         if !self.kept.iter().any(|(kept, _)| *kept == name) {
             let full = self.kept.len() >= MAX_PARTS;
@@ -292,10 +291,10 @@ impl HttpTool {
 
     /// Sets which part of a 2xx is the result: a JSONPath (RFC 9535), with or without `$.` at its
     /// beginning. The first value that it finds is the [body](super::HttpAnswer::body) of the
-    /// answer. Default: all of it. The functions `match` and `search` are not there.
+    /// answer. Default: all of it. The functions `match` and `search` are not supported.
     ///
-    /// An answer in which it finds nothing, one that is no JSON too, is
-    /// [`Reported`](ErrorKind::Reported), and kept [behind the error](super::HttpAnswer::of_error).
+    /// An answer without such a value, or that is not JSON, is [`Reported`](ErrorKind::Reported),
+    /// and kept [behind the error](super::HttpAnswer::of_error).
     ///
     /// # Errors
     ///
@@ -323,9 +322,9 @@ impl HttpTool {
     /// Lets undefined variables print nothing, as templates written for Jinja2's defaults expect.
     /// Default: they are errors.
     ///
-    /// Errors they remain in the path of the URL, where a body is no JSON without them, and within
-    /// others (`a.b` without `a`). A call without a token is refused as before by a header that
-    /// names `upstream_token`.
+    /// Undefined variables remain errors in the path of the URL, where the body would not be valid
+    /// JSON without them, and in nested lookups (`a.b` without `a`). A header that names
+    /// `upstream_token` still refuses a call without a token.
     pub fn with_empty_undefined(mut self) -> Self {
         self.templates.print_undefined();
         self

@@ -31,7 +31,7 @@ const MAX_ARGUMENTS: u64 = 64 << 10;
 /// For how long a job is kept at most.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// For how long one that is over: its answer may have been lost on the way.
+/// The time to keep a job after its end, because its answer may have been lost on the way.
 const AFTER_END: Duration = Duration::from_secs(60);
 
 /// Jobs by ids that cannot be guessed. Clones share them.
@@ -63,8 +63,7 @@ struct Entry {
     job: Arc<Job>,
 }
 
-/// A job, and what is asked for it: the call that has started it, without what its request had
-/// beside the body.
+/// A job and the call that has started it, without the parts of its request outside the body.
 struct Job {
     tool: Box<str>,
     /// From a parameter `{server}` of an outer `nest`.
@@ -76,8 +75,8 @@ struct Job {
 }
 
 impl Jobs {
-    /// Keeps the job of a call, if it is not kept under this id: its id. `None`: the arguments are
-    /// too long, or there is no place.
+    /// Keeps the job of a call, unless it is kept under `id` already. Returns its id, or `None` if
+    /// the arguments are too long or all places are taken.
     ///
     /// `has_subjects`: callers have tokens, or could have.
     pub(super) fn keep(
@@ -132,8 +131,8 @@ impl Jobs {
         }
     }
 
-    /// Returns the call that asks for a job of this tool. `caller` gives it what its own request has:
-    /// `None`, if that is another subject's, or there is no such job.
+    /// Returns the call that asks for a job of this tool. `caller` adds the facts of its own
+    /// request. `None` if the subject is another one, or the job does not exist.
     pub(super) fn ask(
         &self,
         tool: &str,
@@ -155,7 +154,7 @@ impl Jobs {
         (*job.tool == *tool).then_some(call)
     }
 
-    /// Returns the kept jobs, without those whose time is over.
+    /// Returns the kept jobs, without expired ones.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         let kept = self.0.kept.lock();
         let mut kept = kept.unwrap_or_else(PoisonError::into_inner);

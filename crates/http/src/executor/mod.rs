@@ -174,7 +174,7 @@ async fn job(
     let for_caller = |call| this.routes.with_request(call, &headers, &extensions);
     let ask = |jobs: &Jobs| jobs.ask(&tool, id?, for_caller);
     let Some(call) = this.jobs.as_ref().and_then(ask) else {
-        let error = ToolError::refusal(ErrorKind::NotFound, "there is no such job of yours");
+        let error = ToolError::refusal(ErrorKind::NotFound, "you have no job with this id");
         return refused(&error, StatusCode::NOT_FOUND);
     };
     answer(this, call, id).await

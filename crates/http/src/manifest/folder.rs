@@ -23,14 +23,14 @@ const MAX_NAMED: usize = 10;
 
 impl ToolManifest {
     /// Returns the manifests of a folder, by the names of their files: all that end in `.json`.
-    /// They are checked. The event `tool.settings` reports at WARN that there are none, and each
-    /// of up to ten files that are not read, unless it is hidden or ends in `.md`. Of more files it
-    /// has the number.
+    /// They are checked. The event `tool.settings` reports at WARN an empty folder, and up to ten
+    /// files that are not read, unless they are hidden or end in `.md`. Of more files it reports
+    /// the number.
     ///
     /// # Errors
     ///
-    /// The file, with the reason: it cannot be read, has more than 1 MiB, or is no manifest of a
-    /// tool that can work; two files with one name of a tool; more than 1,000 files.
+    /// Names the file if it cannot be read, has more than 1 MiB, or is not a manifest of a valid
+    /// tool. Also two files with the same tool name, and more than 1,000 files.
     pub fn read_dir(folder: impl AsRef<FilePath>) -> Result<Vec<Self>, ConfigError> {
         let folder = folder.as_ref();
         let unread = |error: std::io::Error| {

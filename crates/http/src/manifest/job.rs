@@ -20,7 +20,7 @@ use tower_toolcall::{
     poll::PollLayer,
 };
 
-/// What holds where a manifest says nothing.
+/// The defaults for the schedule of a manifest.
 pub(crate) struct Schedule {
     pub(crate) interval: Duration,
     pub(crate) factor: f64,
@@ -147,7 +147,7 @@ fn states(
 }
 
 impl ToolManifest {
-    /// What its jobs are: `None` unless its mode is `async_poll`.
+    /// Returns the jobs of the tool: `None` unless its mode is `async_poll`.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl ToolManifest {
         let mut names = status.templates.names("url");
         let none = BTreeMap::new();
         let named = config.job_values.as_ref().unwrap_or(&none);
-        // A value that is nowhere in it tells no job from another.
+        // A value that the template does not use cannot distinguish jobs.
         if let Some(unused) = named.keys().find(|name| !names.contains(*name)) {
             let reason = format!("`{unused}` is not in the `status_url_template`");
             return Err(ConfigError::new("job_values", reason));
@@ -254,8 +254,8 @@ impl ToolManifest {
         self.poll_layer_over(&Schedule::default(), |job| Ok(PollLayer::new(job)))
     }
 
-    /// The same where other numbers, and all else of the layer, hold unless the manifest has its
-    /// own.
+    /// Returns the poll layer of the manifest over other defaults: the schedule `all`, and the
+    /// settings of `layer`.
     pub(crate) fn poll_layer_over(
         &self,
         all: &Schedule,

@@ -12,11 +12,11 @@ use super::{HttpTool, template::IDEMPOTENCY_KEY};
 use crate::refuse_if;
 use tower_toolcall::{ConfigError, ReplaySafety};
 
-/// What the schemas of manifests are of, if they do not say otherwise.
+/// The default draft of schemas in manifests.
 #[cfg(feature = "mcp")]
 const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 
-/// An HTTP tool as it is stored: JSON with a name, a schema of the arguments, and what is sent for
+/// The stored form of an HTTP tool: JSON with a name, a schema of the arguments, and the request of
 /// a call.
 ///
 /// ```
@@ -72,8 +72,8 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
 /// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`: any 2xx but 200. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
 /// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; a relative one is resolved, and another host's is refused |
-/// | `.poll_config.status_url_template` | the URL that is asked, by GET with the same headers, but for those of the body and of the idempotency key. A variable that is no property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; there has to be one |
-/// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they go before arguments |
+/// | `.poll_config.status_url_template` | the URL to poll, by GET with the same headers, except those of the body and of the idempotency key. A variable that is not a property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; at least one is required |
+/// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they take precedence over arguments |
 /// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
 /// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
 /// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`](tower_toolcall::poll::PollLayer) has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
@@ -87,8 +87,8 @@ pub struct ToolManifest {
 
 impl ToolManifest {
     /// Lets headers name `upstream_token` although no audience is required. The code that puts an
-    /// [`UpstreamToken`](tower_toolcall::call::UpstreamToken) on calls then decides whose it is: a
-    /// caller's own token would be sent to the tool as it is.
+    /// [`UpstreamToken`](tower_toolcall::call::UpstreamToken) on calls then chooses the token: a
+    /// caller's own token would be sent to the tool unchanged.
     #[must_use]
     pub fn pass_subject_without_audience(mut self) -> Self {
         self.passes_subject = true;
@@ -100,7 +100,7 @@ impl ToolManifest {
         &self.file.name
     }
 
-    /// What it does, for models.
+    /// Returns the description of the tool, for models.
     pub fn description(&self) -> Option<&str> {
         self.file.description.as_deref()
     }

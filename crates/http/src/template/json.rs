@@ -29,7 +29,7 @@ pub(super) fn check(text: &str) -> Result<(), Broken> {
     })
 }
 
-/// Any value whose objects repeat no key.
+/// Any JSON value without repeated keys in an object.
 struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {

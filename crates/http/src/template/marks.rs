@@ -94,8 +94,7 @@ pub(super) fn write_mark(
         UndefinedBehavior::Lenient if value.is_undefined() => Slot::Nothing,
         _ => Slot::of(value)?,
     };
-    // Either a value of a caller's with a mark in it, or one that a block has captured to print it
-    // again.
+    // Either a caller's value contains a mark, or a block has captured the value to print it again.
     if slot.text().contains(MARK) {
         return Err(Fault::Value(None, "cannot be captured and printed again").into());
     }

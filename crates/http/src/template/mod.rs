@@ -70,7 +70,7 @@ impl From<Fault> for minijinja::Error {
 }
 
 impl Fault {
-    /// What an error of the engine's means. Its texts are not used: they may quote values.
+    /// Converts an error of the engine. Its texts are not used, because they may quote values.
     fn of(error: &minijinja::Error) -> Self {
         let ours = error.source().and_then(|source| source.downcast_ref());
         match (ours, error.kind()) {
@@ -97,11 +97,11 @@ fn is_no_function(error: &minijinja::Error) -> bool {
     detail.ends_with("is not callable")
 }
 
-/// Why what is called is refused.
+/// The reason for refusing a function call.
 const NO_FUNCTION: &str = "calls a value that is not a function";
 
-/// A template with something for each value that is not known: whether it can be a part of a
-/// request at all.
+/// A template with a stand-in for each unknown value, to check whether it can be a part of a
+/// request.
 #[derive(Default)]
 pub(super) struct Sketch {
     /// None if it may be rendered in more than one way.
@@ -111,20 +111,20 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// Refuses what is no URL with a word for each value.
+    /// Refuses a template that is not a URL with a word for each value.
     pub(super) fn check_url(self, origin: &str) -> Result<(), ConfigError> {
         self.check("url", |_, _| false, |marked| place::url(marked, origin))?;
         Ok(())
     }
 
-    /// Refuses what is no JSON with a number for each value that touches another value or a part of
-    /// a number, and a text for each of the others.
+    /// Refuses a template that is not JSON with stand-ins: a number for each value that touches
+    /// another value or a part of a number, a text for each other value.
     pub(super) fn check_json(self, part: &str) -> Result<(), ConfigError> {
         self.check(part, touches_number, place::json)?;
         Ok(())
     }
 
-    /// Refuses what is no header, or none ever.
+    /// Refuses a template that is not a header, or always empty.
     pub(super) fn check_header(self, part: &str) -> Result<(), ConfigError> {
         match self.check(part, |_, _| true, place::header)? {
             Some(None) => Err(ConfigError::new(part.to_owned(), "is always empty")),
@@ -132,7 +132,7 @@ impl Sketch {
         }
     }
 
-    /// Refuses what is no field of a form.
+    /// Refuses a template that is not a field of a form.
     pub(super) fn check_field(self, part: &str) -> Result<(), ConfigError> {
         self.check(part, |_, _| true, place::field)?;
         Ok(())
@@ -283,7 +283,7 @@ impl Templates {
         self.env.undefined_behavior() == UndefinedBehavior::Lenient
     }
 
-    /// What the operator wrote.
+    /// Returns the text that the operator wrote.
     pub(super) fn source(&self, part: &str) -> String {
         let template = self.env.get_template(part);
         template.map_or_else(|_| String::new(), |template| template.source().to_owned())
@@ -483,7 +483,7 @@ fn trial(
     }
 }
 
-/// The sentence that names what is missing.
+/// Returns the sentence that names the missing variables.
 fn are_missing(names: &BTreeSet<String>) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match &names[..] {

@@ -12,7 +12,7 @@ use super::marks::MARK;
 pub(super) struct Prints<'s> {
     /// The template's own words, with the marks of the tags between them.
     pub(super) sketch: String,
-    /// Whether the sketch has the words that are rendered, whatever the values are.
+    /// The sketch has the rendered words, whatever the values are.
     pub(super) is_one: bool,
     pub(super) tags: Vec<Print<'s>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Prints<'s> {
 pub(super) struct Print<'s> {
     pub(super) text: &'s str,
     pub(super) line: usize,
-    /// Whether it stands in no block: it is met by each rendering that ends well.
+    /// The tag is outside all blocks, so each successful rendering reaches it.
     pub(super) is_always: bool,
 }
 
@@ -88,7 +88,7 @@ fn depth_behind(depth: usize, tag: &str) -> usize {
     }
 }
 
-/// What is behind the end of a block, if this tag begins one that is not looked into.
+/// Returns the text after the end of a block, if this tag begins a raw block.
 fn behind_raw(tag: &str) -> Option<&str> {
     let inside = bare(tag).strip_prefix("raw")?;
     let end = inside.trim_start().trim_start_matches(['-', '+']);
@@ -106,7 +106,7 @@ fn bare(tag: &str) -> &str {
     tag.strip_prefix(['-', '+']).unwrap_or(tag).trim_start()
 }
 
-/// Looks at the words of one tag, and gives what is behind it.
+/// Checks the words of one tag, and returns the text after it.
 fn check_tag<'s>(
     env: &Environment<'_>,
     tag: &'s str,
@@ -159,7 +159,7 @@ fn string(text: &str, quote: char) -> usize {
     end.map_or(text.len(), |(at, c)| at + c.len_utf8())
 }
 
-/// What the word before says of the next one.
+/// The previous word, which decides what the next one is.
 #[derive(Clone, Copy)]
 enum Word<'s> {
     Pipe,

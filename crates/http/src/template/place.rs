@@ -16,7 +16,7 @@ const MAX_URL: usize = 16 << 10;
 /// The longest value of a header, in bytes.
 const MAX_HEADER: usize = 16 << 10;
 
-/// A URL whose scheme and authority are those of `origin`.
+/// Returns a URL with the scheme and authority of `origin`.
 pub(super) fn url(marked: &Marked, origin: &str) -> Result<Uri, Fault> {
     let mut out = String::with_capacity(marked.capacity());
     let mut in_query = false;
@@ -143,12 +143,13 @@ pub(super) fn field(marked: &Marked) -> Result<String, Fault> {
     Ok(utf8_percent_encode(&text, ENCODED).to_string())
 }
 
-/// The same for a name that is no template.
+/// Returns a percent-encoded name that is not a template.
 pub(in super::super) fn encoded(name: &str) -> String {
     utf8_percent_encode(name, ENCODED).to_string()
 }
 
-/// A text whose values are plain and made of such characters, and the last value that was printed.
+/// Returns a text with plain values of characters that `fits` accepts, and the number of the last
+/// printed value.
 fn plain(marked: &Marked, fits: fn(char) -> bool) -> Result<(String, Option<usize>), Fault> {
     let mut out = String::with_capacity(marked.capacity());
     let mut last = None;
@@ -194,7 +195,7 @@ impl Json {
     }
 }
 
-/// A JSON text whose structure is the template's.
+/// Returns a JSON text with the structure of the template.
 pub(super) fn json(marked: &Marked) -> Result<String, Fault> {
     let mut out = String::with_capacity(marked.capacity() + marked.capacity() / 8);
     let mut place = Json::Outside;

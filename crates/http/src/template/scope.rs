@@ -123,7 +123,7 @@ impl Object for Anything {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         match self.is_list {
             true => Enumerator::Seq(1),
-            // The engine panics when it compares objects whose members cannot be listed.
+            // The engine panics when it compares objects that cannot list their members.
             false => Enumerator::Empty,
         }
     }

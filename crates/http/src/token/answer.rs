@@ -70,7 +70,7 @@ pub(super) fn issued(
     match (Claims::of(token), target.name()) {
         (Some(claims), asked) => match (claims.audiences(), asked) {
             (Some(all), Some(asked)) if !all.contains(&asked) => {
-                return Err("the token is for another audience than the one that was asked for");
+                return Err("the token is not for the requested audience");
             }
             (Some(_), _) => {}
             (None, _) if needs_audience => return Err("the token names no audience"),
@@ -93,7 +93,7 @@ pub(super) fn issued(
     Ok((token, gaps))
 }
 
-/// A number of seconds, also in a text; zero for what is none.
+/// Reads a number of seconds, also in a text; zero if it is not a number.
 fn lifetime(value: &Value) -> Duration {
     let seconds = match value {
         Value::String(text) => text.trim().parse().ok(),

@@ -49,26 +49,26 @@ const MAX_DESCRIPTION: usize = 200;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
-/// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for one
-/// that has its target (RFC 8693), by one POST of a form over any HTTP client.
+/// The token endpoint of an identity provider: exchanges the token of a [`TokenRequest`] for a
+/// token of its target (RFC 8693), by one POST of a form over any HTTP client.
 ///
-/// A tool service for layers of its own, under a [`TokenLayer`](tower_toolcall::token::TokenLayer):
-/// a breaker, a timeout, trace and metrics that know it as the tool `token_exchange` of the
-/// provider's host. It repeats nothing.
+/// A tool service with its own layers, used by a [`TokenLayer`](tower_toolcall::token::TokenLayer):
+/// a breaker, a timeout, trace and metrics see it as the tool `token_exchange` of the provider's
+/// host. It repeats nothing.
 ///
 /// The provider's answers are checked:
 ///
 /// | answer | is |
 /// |---|---|
-/// | a token that is no bearer or no access token; one with other characters than visible ASCII, or of more than 16 KiB; one without a scope that was asked for; a JWT whose `aud` lacks the audience that was asked for (a resource is not looked for in it) | `TokenExchange`, not retryable |
+/// | a token that is not a bearer access token; that has characters outside visible ASCII, or more than 16 KiB; that lacks a requested scope; a JWT that lacks the requested audience in `aud` (a resource is not checked) | `TokenExchange`, not retryable |
 /// | 400, 401, 403 and other 4xx but 408, 429 and 499 | `TokenExchange`, not retryable, with the OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters |
-/// | 408, 429, 499, 5xx, a lost connection | an error of its kind, which layers know what to do with; `Retry-After` is read |
+/// | 408, 429, 499, 5xx, a lost connection | an error of its kind, which layers act on; `Retry-After` is read |
 /// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
 /// | more than 64 KiB | `TokenExchange` |
 ///
-/// `issued_token_type` may be missing, as an access token, and so may the `aud` of a JWT, whose
-/// claims may be unreadable: a warning tells of either once. Signatures are checked by the service
-/// that takes the token.
+/// If `issued_token_type` is missing, the token counts as an access token. A JWT may lack `aud` or
+/// have unreadable claims. Each case logs one warning. The service that takes the token checks
+/// signatures.
 ///
 /// # Readiness, cancel safety
 ///
@@ -90,17 +90,17 @@ struct Settings {
     host: Arc<str>,
     auth: ClientAuth,
     needs_audience: bool,
-    /// Whether a warning has told of a [`Gap`].
+    /// A warning has reported this [`Gap`].
     warned: Arc<[AtomicBool; 2]>,
 }
 
 impl<C, B> TokenEndpoint<C, B> {
-    /// The endpoint at this URL: `https://`, or `http://` on this machine (`localhost`,
+    /// Creates the endpoint at this URL: `https://`, or `http://` on this machine (`localhost`,
     /// `127.0.0.1`, `[::1]`).
     ///
     /// # Errors
     ///
-    /// `endpoint`: it is no such URL, or has a user or a query. `client_id`: it is empty.
+    /// `endpoint`, if it is not such a URL, or has a user or a query. `client_id`, if it is empty.
     pub fn new(url: &str, auth: ClientAuth, client: C) -> Result<Self, ConfigError> {
         let uri = token::endpoint_uri(url)?;
         let host = uri.host().unwrap_or_default().to_owned();
@@ -119,8 +119,8 @@ impl<C, B> TokenEndpoint<C, B> {
         })
     }
 
-    /// Refuses JWTs that name no audience, or cannot be read. Default: they are taken, and a
-    /// warning tells of it once.
+    /// Refuses JWTs that name no audience, or cannot be read. Default: they are accepted, with one
+    /// warning.
     #[must_use]
     pub fn require_audience(mut self) -> Self {
         Arc::make_mut(&mut self.settings).needs_audience = true;
