@@ -45,7 +45,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// As `Display`, because a program whose `main` returns the error prints it so.
+/// Prints as `Display` does, because a program prints `Debug` when `main` returns the error.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -6,7 +6,7 @@ use super::words::{DISGUISED, TRIGRAMS};
 /// For an ASCII byte: the trigrams (one bit each) that have it in their first, second, third place.
 type Places = [[u64; 3]; 128];
 
-/// `pw` is a word of its own; its bit is the one that no trigram has.
+/// The bit of the word `pw`, which no trigram uses.
 const PW: u64 = 1 << 63;
 
 static PLACES: Places = {

@@ -18,7 +18,8 @@ use crate::hidden::is_hidden;
 /// again and again.
 const EFFORT: usize = 4;
 
-/// `text` with what is inside it redacted, `nested` times already inside another.
+/// Redacts the strings and objects inside `text`, which is itself `nested` levels inside another
+/// text.
 pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'t, str> {
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
     let mut effort = text.len().saturating_mul(EFFORT);
@@ -63,7 +64,7 @@ fn json(rules: &Rules, text: &str, at: usize, nested: usize, effort: &mut usize)
     view.map(|view| (end, Some(view)))
 }
 
-/// The string that opens at `at`, whose escapes may hide secrets.
+/// Reads the string that opens at `at`. Its escapes may hide secrets.
 fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
     let word = |c: char| c.is_alphanumeric() || c == '\\';
     if text[..at].ends_with(word) && !text[..at].ends_with(['b', 'f', 'r', 'u']) {

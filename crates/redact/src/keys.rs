@@ -7,7 +7,7 @@ use super::{
     words::{self, *},
 };
 
-/// What a name says about the value beside it.
+/// The strength with which a name marks its value as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Strength {
     /// Nothing.
@@ -21,7 +21,7 @@ pub(super) enum Strength {
     Strong,
 }
 
-/// What `key` says by the built-in words and by `extra`.
+/// Returns the strength of `key` by the built-in words and by `extra`.
 pub(super) fn strength(key: &str, extra: &Custom) -> Strength {
     if extra.sensitive.is_empty() && !suspicious(key) {
         return Strength::Harmless;

@@ -1,9 +1,9 @@
-//! Keeping secrets and bulk out of everything that people and log stores read.
+//! Keeps secrets and bulk out of everything that people and log stores read.
 //!
 //! [`Redacted`] is a lazy view of JSON: it works while it is printed or serialised, costs nothing
 //! before, and does not clone the `Value`. [`redact_text`] finds secrets in free text by their
-//! form. [`Rules`] decide what is a secret and how much of the rest is shown; all free functions
-//! use the built-in rules.
+//! form. [`Rules`] define the secrets and how much of the rest is shown; all free functions use the
+//! built-in rules.
 //!
 //! ```
 //! use serde_json::json;
@@ -38,45 +38,45 @@
 //! | labels | `**Password:** x`, names and values with colours of a terminal between them |
 //! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
 //!
-//! Each secret is found by one of the [`rules`]. [`Rules::explain`] names it, and
-//! [`Rules::without_rule`] switches off one that hides an innocent text. [`Rules::with_rule`] adds
-//! rows for own tokens.
+//! Each secret is found by one of the [`rules`]. [`Rules::explain`] names the rule, and
+//! [`Rules::without_rule`] switches off a rule that hides an innocent text. [`Rules::with_rule`]
+//! adds rules for your own tokens.
 //!
 //! A value ends at the quote that opened it, however many backslashes stand before both. Without
-//! quotes it ends at white space: of `IBAN: DE02 1234`, an own name, only `DE02` is hidden. Names
+//! quotes it ends at white space: of `IBAN: DE02 1234`, a custom name, only `DE02` is hidden. Names
 //! are compared without separators and invisible characters; Cyrillic, Greek, full-width and
 //! mathematical letters count as the Latin ones that they look like.
 //!
 //! # What is not promised
 //!
 //! This is a net, not a proof. Secrets without a name, a form or a known prefix look like other
-//! text and stay: a bare hexadecimal key, a secret that is parted by line breaks or reversed, names
-//! that are spelled letter by letter or with other signs (`p@ssw0rd`), a private key whose lines
-//! are objects of their own, Base64 of less than 24 digits, what is put together by code
-//! (`"a".concat("b")`, `INSERT .. SELECT 'x'`). Under a sensitive key of JSON what is in doubt is
-//! redacted: pagination tokens, names of keys. In text, what only handles secrets is left alone
-//! where its form shows that: types, calls, variables (`config.password`, `vault.x`), constants,
-//! versions, positions (`password.js:40:9`), lists of names (`required`), paths of files,
-//! placeholders (`***`, `<token>`), words of prose (`required`, `expired`), and short numbers in a
-//! column like `Secrets`.
+//! text and stay: a bare hexadecimal key, a secret that is split by line breaks or reversed, names
+//! spelled letter by letter or with other signs (`p@ssw0rd`), a private key with each line in its
+//! own object, Base64 of less than 24 digits, values that code puts together (`"a".concat("b")`,
+//! `INSERT .. SELECT 'x'`). Under a sensitive key of JSON doubtful values are redacted: pagination
+//! tokens, names of keys. In text, code and words that only handle secrets stay if their form shows
+//! it: types, calls, variables (`config.password`, `vault.x`), constants, versions, positions
+//! (`password.js:40:9`), lists of names (`required`), paths of files, placeholders (`***`,
+//! `<token>`), words of prose (`required`, `expired`), and short numbers in a column like
+//! `Secrets`.
 //!
-//! Names with many other uses (`key`, `token`, `sig`, `pin`, `min_key`) announce only values that
-//! look like secrets: `token = next` and `"sort_key": "createdAt"` stay.
+//! Names with many other uses (`key`, `token`, `sig`, `pin`, `min_key`) mark only values that look
+//! like secrets: `token = next` and `"sort_key": "createdAt"` stay.
 //!
 //! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
 //! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
 //!
 //! # Filters
 //!
-//! Give whole texts, not lines: private keys, tables and blocks are recognised by their lines
-//! together. Fed line by line, the body of a PEM block is shown.
+//! Pass whole texts, not lines: private keys, tables and blocks are recognised by several lines
+//! together. Passed line by line, the body of a PEM block is shown.
 //!
-//! A formatter of `tracing` writes [`REDACTED`] for a field whose name
-//! [is sensitive](Rules::is_sensitive_key), and [`Rules::text`] of the value otherwise.
+//! A formatter of `tracing` should write [`REDACTED`] for a field with a [sensitive
+//! name](Rules::is_sensitive_key), and [`Rules::text`] of the value otherwise.
 //!
 //! # Limits
 //!
-//! [`redact_text`] has no bound of length: [`Rules::text`] has.
+//! [`redact_text`] does not bound the length: [`Rules::text`] does.
 //!
 //! Views escape characters that turn or hide others: those of the direction, those without a width,
 //! and line separators are shown as `\u{202e}`. [`Rules::text`] escapes control characters but tabs

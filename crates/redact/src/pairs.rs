@@ -127,8 +127,7 @@ impl<'m> Members<'m> {
     }
 }
 
-/// Returns whether an object in `value` is of a kind whose members are secrets, whatever their
-/// names.
+/// Returns whether an object in `value` is of a kind with secret members, whatever their names.
 pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
     match value {
         Value::Object(map) => {
@@ -141,8 +140,8 @@ pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
     }
 }
 
-/// The columns whose heads name secrets, a bit each: `{"columns": ["login", "password"], "rows":
-/// [["ada", "x"]]}`.
+/// Returns the columns with heads that name secrets, a bit each:
+/// `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`.
 fn columns(rules: &Rules, heads: &Value) -> u64 {
     let bit = |(i, head): (usize, &Value)| {
         let named = |head: &str| rules.announces(head) && !head.eq_ignore_ascii_case("key");
@@ -169,8 +168,8 @@ fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m St
 #[derive(Default)]
 pub(super) struct Arguments {
     command: Option<&'static Command>,
-    /// The element before announces this one. True for the first value of two, where a date is no
-    /// credential.
+    /// The previous element announces this one. True for the first value of two, where a date is
+    /// not a credential.
     announced: Option<bool>,
     /// A private key has begun, and not ended.
     key: bool,

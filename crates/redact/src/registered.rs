@@ -222,15 +222,15 @@ fn text_of(value: &Value) -> Option<Cow<'_, str>> {
 }
 
 impl Rules {
-    /// Hides these values in every text and view, whatever stands beside them: a token that a
-    /// server repeats in its answer.
+    /// Hides these values in every text and view, in any context: for example a token that a server
+    /// repeats in its answer.
     ///
-    /// They are found as they are, with the escapes of JSON, URLs and HTML, and in Base64 of 24
-    /// digits and more. Those of less than 8 bytes are left out. Everything else counts, ordinary
-    /// words and numbers too: a password `administrator` is hidden in every sentence.
+    /// They are found unescaped, with the escapes of JSON, URLs and HTML, and in Base64 of 24
+    /// digits and more. Values of less than 8 bytes are ignored. All others count, ordinary words
+    /// and numbers too: a password `administrator` is hidden in every sentence.
     ///
     /// At most 64 values of 64 KiB together are kept. With more, texts are hidden as a whole.
-    /// [`explain`](Self::explain) does not list what is found so.
+    /// [`explain`](Self::explain) does not list these values.
     ///
     /// ```
     /// use toolcall_redact::Rules;
@@ -287,8 +287,9 @@ impl Rules {
         self.with_members(object, &is_secret, &is_secret, |_, _| true)
     }
 
-    /// `takes_all` says of a key that what is inside its object is under the same key. `is_named`
-    /// is asked before a value becomes a text, and `is_secret` of both.
+    /// Adds the secret members of an object. If `takes_all` accepts a key, the values inside its
+    /// object count under the same key. `is_named` decides before a value becomes a text,
+    /// `is_secret` decides by key and text.
     fn with_members<'v>(
         mut self,
         object: &'v Map<String, Value>,
@@ -322,14 +323,14 @@ impl Rules {
         self
     }
 
-    /// Removes all secrets that were added, for what is kept after their call.
+    /// Removes all added secrets, for rules that outlive their call.
     #[must_use]
     pub fn forget_secrets(mut self) -> Self {
         self.1 = Registered::NONE;
         self
     }
 
-    /// Returns whether nothing was changed or added but secrets.
+    /// Returns whether only secrets were added to the built-in rules.
     pub fn are_built_in(&self) -> bool {
         self.0.is_none()
     }

@@ -22,7 +22,7 @@ use crate::{
 /// Added keys, words, prefixes and rules together; more are refused.
 pub const MAX_ENTRIES: usize = 256;
 
-/// The rules by which secrets are found, and the bounds of what is shown.
+/// The rules that find secrets, and the bounds of the shown text.
 ///
 /// The default has the built-in words and allocates nothing; a clone is one reference count.
 ///
@@ -202,7 +202,7 @@ impl Rules {
         Ok(new)
     }
 
-    /// Switches a rule off: one that hides an innocent text, as [`explain`](Self::explain) shows.
+    /// Switches a rule off that hides an innocent text; [`explain`](Self::explain) names it.
     /// Another rule may still find the same secret.
     ///
     /// # Errors
@@ -216,7 +216,7 @@ impl Rules {
         self.add(FIELD, |custom| custom.off.push(id.into()))
     }
 
-    /// Sets after how many characters a string is cut. Default: 200.
+    /// Sets the number of characters after which a string is cut. Default: 200.
     ///
     /// # Errors
     ///
@@ -418,9 +418,9 @@ impl Rules {
         self
     }
 
-    /// Hides the secrets of a header that is sent: its value, the part behind a scheme, and the
-    /// values of cookies. `is_sure` tells that it has a secret; `Authorization` and `Cookie` always
-    /// have one. For other headers the name decides, as [a key](Self::with_secrets_in) does.
+    /// Hides the secrets of a sent header: its value, the part after a scheme, and the values of
+    /// cookies. `is_sure` marks the header as secret; `Authorization` and `Cookie` always are. For
+    /// other headers the name decides, like [a key](Self::with_secrets_in).
     ///
     /// ```
     /// use toolcall_redact::Rules;

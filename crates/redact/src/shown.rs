@@ -65,7 +65,7 @@ pub(super) fn head<'t>(
     }
 }
 
-/// The same without the secrets that have a name or a form.
+/// Returns the beginning of a text, without secrets that have a name or a form.
 fn head_by_form<'t>(
     rules: &Rules,
     text: &'t str,

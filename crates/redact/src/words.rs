@@ -7,16 +7,15 @@ use super::text::filter;
 /// The lists that a word of a key is in: a bit each.
 pub(super) type Kinds = u16;
 
-/// Parts that make a key sensitive wherever they stand, and whose name alone announces a secret in
-/// prose.
+/// Parts that make a key sensitive in any position, and alone announce a secret in prose.
 pub(super) const STRONG: Kinds = 1 << 0;
-/// Parts that make a key sensitive wherever they stand, but that prose uses for many other things.
+/// Parts that make a key sensitive in any position, but have many other uses in prose.
 pub(super) const WEAK: Kinds = 1 << 1;
 /// Words that make a key sensitive only as whole words; digits may follow.
 pub(super) const WHOLE: Kinds = 1 << 2;
-/// Such words that nothing else is called by.
+/// Such words without another meaning.
 pub(super) const SURE: Kinds = 1 << 3;
-/// Last words of names that data has for many other things.
+/// Last words of names that have many other uses in data.
 pub(super) const VAGUE: Kinds = 1 << 4;
 /// Words that hold a sensitive part by accident. They count at the beginning of a word:
 /// `author_id`, `authorname`; what follows is judged as usual (`author_token`).

@@ -61,7 +61,7 @@ pub(super) fn run_end(text: &str, at: usize) -> usize {
     skip(text, at, is_run)
 }
 
-/// The first place from `at` on whose character is not skipped.
+/// Returns the place of the first character from `at` on that is not skipped.
 pub(crate) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usize {
     let end = text[at..].find(|c: char| !skipped(c));
     let end = end.map_or(text.len(), |i| at + i);
@@ -69,13 +69,13 @@ pub(crate) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usi
     end
 }
 
-/// The first place from `at` on that is no blank. Line ends are not blanks.
+/// Returns the first place from `at` on that is not a blank. Line ends are not blanks.
 pub(super) fn skip_blanks(text: &str, at: usize) -> usize {
     skip(text, at, |c| c.is_whitespace() && c != '\n' && c != '\r')
 }
 
-/// Where the next line begins if a line ends at `at`, else `at`. Line ends may be escaped, several
-/// times.
+/// Returns the beginning of the next line if a line ends at `at`, else `at`. Line ends may be
+/// escaped, several times.
 pub(super) fn line_end(text: &str, at: usize) -> usize {
     let sign = |at: usize, raw, letter| {
         let end = skip(text, at, |c| c == '\\');

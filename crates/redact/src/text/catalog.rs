@@ -18,7 +18,7 @@ pub(crate) enum Find {
     Tokens,
 }
 
-/// The id, what is found, an example, and an innocent text of a like form.
+/// The id, the secrets that it finds, an example, and an innocent text of a similar form.
 pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str);
 
 use Find::{Named, Run as Each, Tokens};

@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::{Run, bytes::*, look::*, quote::Quote, shape, value};
 use crate::{keys::Strength, rules::BUILT_IN};
 
-/// `password: str = "x"`: a type stands between the name and the value. Empty if there is no
-/// secret.
+/// `password: str = "x"`: a type stands between the name and the value. Empty without a secret.
 pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
         any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
@@ -88,7 +87,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     fits.then(|| value::whole(value::extent, text, start, seen))
 }
 
-/// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: what is taken if a secret is not set.
+/// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: the default for a secret that is not set.
 pub(super) fn fallback(run: Run<'_>) -> Option<Range<usize>> {
     let sign = prefix_of(run.after(), &[" || ", " ?? ", " or "])?;
     let start = run.end + sign.len();
@@ -159,8 +158,8 @@ fn is_identifier(word: &str) -> bool {
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether a string among arguments may be a secret: in the call that a `sure` secret comes
-/// from, each that is no name, prompt or path.
+/// Returns whether a string among arguments may be a secret. If a `sure` secret comes from the
+/// call, every string counts that is not a name, a prompt or a path.
 pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
     let mut at = 0;
     while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {

@@ -106,7 +106,7 @@ fn value_field(text: &str, from: usize, named: &str) -> Option<Range<usize>> {
     field_in(text, from, floor(text, from + NEAR), named)
 }
 
-/// The same in `from..to`.
+/// Finds the field in `from..to`.
 fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usize>> {
     let near = &text[from..to];
     let mut at = 0;

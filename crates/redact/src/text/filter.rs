@@ -94,7 +94,7 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
     }
 }
 
-/// Returns whether a text is one word, in which there is no token. No other secret has one word.
+/// Returns whether a text is one word without a token. No other secret has one word.
 pub(crate) fn is_one_word(text: &str) -> bool {
     let word = text.as_bytes();
     let letters = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');

@@ -46,7 +46,7 @@ fn column(run: Run<'_>) -> Option<Found> {
     let near = run.behind(HEAD);
     let row = run.at - near.len() + tags(near, "tr").last()?;
     let (heads, mut at) = cells(&text[..floor(text, row + HEAD)], row, "th");
-    // A row of data is no head.
+    // A row of data is not a head.
     if heads.is_empty() {
         return None;
     }
@@ -95,7 +95,7 @@ fn tag_at(text: &str, at: usize) -> Option<(&str, usize)> {
     Some((name_at(text, at).trim_start_matches('/'), at + end + 1))
 }
 
-/// The content of the element whose tag opens at `at`, without tags around all of it:
+/// Returns the content of the element that opens at `at`, without tags that enclose all of it:
 /// `<td><code>x</code></td>`.
 fn content(text: &str, at: usize) -> Option<Range<usize>> {
     let (tag, mut start) = tag_at(text, at)?;

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::keys::{self, Strength};
 
-/// A value that stands in the lines below its name: a YAML block, mapping or list. Empty if
-/// there is no value; `None` if the text has another form.
+/// A value that stands in the lines below its name: a YAML block, mapping or list. Empty without a
+/// value; `None` if the text has another form.
 pub(super) fn lines_below(
     run: Run<'_>,
     start: usize,
@@ -32,7 +32,7 @@ pub(super) fn lines_below(
     }
     let first = start + head.len() + 1;
     let strong = strength == Strength::Strong;
-    // A block inside one that has no secret has none.
+    // A block inside a block without secrets has none.
     let plain = &run.scan.plain[usize::from(strong)];
     if !block && first < plain.get() {
         return Some(start..start);
@@ -78,8 +78,8 @@ fn lines_while(text: &str, first: usize, belongs: impl Fn(&str) -> bool) -> Rang
     found
 }
 
-/// Finds the `data` and `stringData` of the Kubernetes Secret whose `kind` the run is; they are
-/// kept in the scan. Whether there are any.
+/// Finds the `data` and `stringData` of a Kubernetes Secret by the run of its `kind`, and keeps
+/// them in the scan. Returns whether it found any.
 pub(super) fn manifest(run: Run<'_>) -> bool {
     let text = run.text;
     let members: &[&'static str] = match run.word() {

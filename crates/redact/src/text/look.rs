@@ -1,4 +1,4 @@
-//! What words look like.
+//! The look of words: random, mixed, prose.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -71,7 +71,7 @@ fn variable(text: &str) -> Option<usize> {
     (known && !name.is_empty()).then_some(1 + name.len())
 }
 
-/// What letters and digits a word has.
+/// The letters and digits of a word.
 #[derive(Default)]
 struct Make<'w> {
     /// The word without the marks of a sentence around it.
@@ -198,8 +198,8 @@ pub(super) fn is_key_id(word: &str) -> bool {
     (matches!(digits.len(), 8 | 16) || digits.len() == 40 && upper) && is_hex(digits)
 }
 
-/// Returns whether a word is random: not one that only ends in a number, nor a path, a date or a
-/// name with marks.
+/// Returns whether a word is random. A word that only ends in a number is not, nor is a path, a
+/// date or a name with marks.
 pub(super) fn is_random(word: &str) -> bool {
     let make = Make::of(word);
     let named = make.word.contains(['.', '/', ':', '@', '(', '=']) || word.contains(REDACTED);

@@ -1,14 +1,14 @@
 //! Finds secrets in free text by their form.
 //!
-//! [`pass`] goes over the runs of a text: letters, digits and the marks of [`bytes::is_run`]. Each
-//! run is given to the rules of the [`catalog`], one after the other. A rule returns the place of a
-//! secret that begins in the run or is announced by it; the first answer counts. A secret that is
-//! far from the run is kept in the [`Scan`] until its place is reached. Most runs of prose reach no
-//! detector: [`filter`] sorts them out.
+//! [`pass`] iterates over the runs of a text: letters, digits and the marks of [`bytes::is_run`].
+//! It passes each run to the rules of the [`catalog`], one after the other. A rule returns the
+//! place of a secret that begins in the run or is announced by it; the first answer counts. The
+//! [`Scan`] keeps a secret far from the run until its place is reached. Most runs of prose reach no
+//! detector, because [`filter`] sorts them out.
 //!
 //! | what | modules |
 //! |---|---|
-//! | several secrets at once, kept in the [`Scan`] as well | `table`, `html`, `lines::manifest` |
+//! | several secrets together, also kept in the [`Scan`] | `table`, `html`, `lines::manifest` |
 //! | a form of its own, without a name | `block`, `url`, `scheme`, `token` and `vendors`, `encoded` |
 //! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`, `lines`, `code`) |
 //! | statements and command lines | `statement`, `command` |
@@ -16,8 +16,8 @@
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
 //! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a
-//! bounded number of bytes around its run, or a secret that the scan skips, at once or when it gets
-//! there, so that the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
+//! bounded number of bytes around its run, or a secret that the scan then skips, immediately or
+//! later. So the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
 
 use std::{
     borrow::Cow,
@@ -164,23 +164,23 @@ fn scan_from(rules: &Rules, text: &str, hidden: &Range<usize>) -> usize {
 /// The id of a rule, and the place of what it found.
 type Secret<'r> = (&'r str, Range<usize>);
 
-/// What is known of a text so far.
+/// The state of a pass over a text.
 #[derive(Default)]
 struct Scan {
-    /// How often the text is one inside another.
+    /// The number of texts that this text is nested in.
     nested: usize,
-    /// The command whose arguments follow on this line, and where it stands.
+    /// The command with arguments on this line, and its place.
     command: Cell<Option<(&'static Command, usize)>>,
-    /// Secrets whose place is not reached, in the order in which they stand: cells of tables,
-    /// blocks of manifests, and what stands far behind its name.
+    /// Secrets that the scan has not reached yet, in order: cells of tables, blocks of manifests,
+    /// and values far behind their names.
     cells: RefCell<VecDeque<Secret<'static>>>,
     /// Where the last table ends.
     tabled: Cell<usize>,
     /// Where the last manifest ends.
     manifest: Cell<usize>,
-    /// Up to where no block of YAML has a secret, for names that are strong and for others.
+    /// The end of the part where no block of YAML has a secret, for strong names and for others.
     plain: [Cell<usize>; 2],
-    /// Up to where no line is the head of a table.
+    /// The end of the part where no line is the head of a table.
     headless: Cell<usize>,
     /// Up to where nothing is an encoded text with a secret.
     decoded: Cell<usize>,
@@ -214,7 +214,7 @@ pub(super) struct Run<'a> {
     text: &'a str,
     at: usize,
     end: usize,
-    /// It may hold the name of a secret.
+    /// The run may hold the name of a secret.
     named: bool,
 }
 

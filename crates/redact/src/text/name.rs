@@ -1,11 +1,11 @@
-//! What a name in text says, and what stands between it and its value.
+//! Names in text, and the marks between a name and its value.
 
 use std::borrow::Cow;
 
 use super::{Run, bytes::*};
 use crate::escapes::{self, Escapes};
 
-/// What stands between a name and its value.
+/// The mark between a name and its value.
 pub(super) struct Mark {
     /// A quote or a bracket closes the name.
     pub(super) quoted: bool,
@@ -36,8 +36,8 @@ pub(super) fn skip_colours(text: &str, at: usize) -> usize {
     (0..4).fold(at, |at, _| colour_end(text, at))
 }
 
-/// Where the value begins after a mark that ends at `at`: behind colours, and behind the stars that
-/// end what is bold (`**Password:** x`).
+/// Returns the beginning of the value after a mark that ends at `at`: behind colours, and behind
+/// the stars of bold text (`**Password:** x`).
 pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
     let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
@@ -45,7 +45,8 @@ pub(super) fn value_start(text: &str, at: usize) -> usize {
     (0..2).fold(at, |at, _| skip_blanks(text, skip_colours(text, at)))
 }
 
-/// Where the name ends whose last run ends at `end`: behind the quotes and brackets that close it.
+/// Returns the end of a name with its last run up to `end`: behind the quotes and brackets that
+/// close it.
 fn closers_end(text: &str, end: usize) -> usize {
     let mut at = skip(text, end, |c| "\"'`\\]".contains(c));
     // Each of them is a run of its own: with no limit they would be read again and again.
@@ -210,7 +211,7 @@ pub(super) fn in_query(run: Run<'_>) -> bool {
     before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
 }
 
-/// Headers whose value is a secret as a whole, its scheme included.
+/// Returns whether the whole value of the header is a secret, its scheme included.
 pub(super) fn is_header(name: &str) -> bool {
     ends_with_one_of(name, "authorization cookie cookie2")
 }

@@ -68,7 +68,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if let Some(lines) = lines_below(run, start, strength, &mark) {
         return Some(lines);
     }
-    // `read -p "Password: "`: the name ends what is quoted.
+    // `read -p "Password: "`: the name ends the quoted text.
     if !mark.quoted && Quote::at(text, start).is_some_and(|quote| quote.closes_line(text, start)) {
         return None;
     }
@@ -125,7 +125,8 @@ fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
     run.before().ends_with('$') && mark.colon && is_one_of(kind(), KINDS)
 }
 
-/// Returns whether the name is in the URL of a badge, whose token is public: 10 letters and digits.
+/// Returns whether the name is in the URL of a badge, where the token is public: 10 letters and
+/// digits.
 fn is_badge(run: Run<'_>, start: usize) -> bool {
     let url = after_last(run.behind(128), |c| " \t\n\"'()<>".contains(c));
     // A longer one may begin elsewhere.
@@ -212,7 +213,7 @@ fn is_quoted(text: &str, start: usize) -> bool {
     text[start..].starts_with('\\') || Quote::at(text, start).is_some()
 }
 
-/// A value with the one that it is changed to: `"a" -> "b"`.
+/// Extends a value by its new value: `"a" -> "b"`.
 fn changed(text: &str, old: Range<usize>) -> Range<usize> {
     let quote = skip(text, old.end, |c| matches!(c, '"' | '\'' | '\\'));
     match prefix_of(&text[quote..], &[" -> ", " => "]) {
@@ -479,7 +480,7 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
             true => shape == Shape::Word || shape::is_innocent(value, name),
             false => matches!(shape, Shape::Format | Shape::Schema),
         };
-        // The next line of a text is no argument, unless it looks like a secret.
+        // The next line of a text is not an argument, unless it looks like a secret.
         let below = next_line && shape != Shape::Secret;
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();

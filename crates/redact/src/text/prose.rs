@@ -192,7 +192,7 @@ fn trimmed(word: &str) -> &str {
     word.trim_end_matches(['.', ',', '!', '?', ':'])
 }
 
-/// A secret with the one that it is changed to: `from a to b`.
+/// Extends a secret by its new value: `from a to b`.
 fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     let rest = text[old.end..].strip_prefix(" to ");
     let new = rest.map_or("", |rest| trimmed(&rest[..bare_end(rest, 0)]));
@@ -202,8 +202,8 @@ fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
     old.start..old.end + " to ".len() + new.len()
 }
 
-/// What an arrow or a colon points at, behind some words or in the line below: `the key for prod ->
-/// x`.
+/// Finds the word that an arrow or a colon points at, behind some words or in the next line:
+/// `the key for prod -> x`.
 fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let line = until(run.ahead(96), "\n");

@@ -2,9 +2,9 @@
 //!
 //! JSON inside JSON, debug output and shells put backslashes before the quotes of the strings that
 //! they hold: one before those of a string inside a string, three before those of the next, and so
-//! on. The run of backslashes before a quote tells its depth, so the end of a value is the next
-//! quote of the depth that opened it. Quotes of deeper strings belong to the value; one of an outer
-//! string ends what was cut off.
+//! on. The number of backslashes before a quote gives its depth, so a value ends at the next quote
+//! of the depth that opened it. Quotes of deeper strings belong to the value; a quote of an outer
+//! string ends a value that was cut off.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Credentials after the name of their scheme (`Bearer x`, `Basic x`), and headers whose value is a
-//! secret as a whole.
+//! Credentials after the name of their scheme (`Bearer x`, `Basic x`), and headers with a secret as
+//! the whole value.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{
     value::{GLANCE, SCHEMES, bare_end, bracket_end},
 };
 
-/// Schemes whose credential has to look like one.
+/// Schemes that count only if the credential looks like a secret.
 pub(super) const CAREFUL: &str =
     "basic digest negotiate apikey ssws dpop ntlm splunk genie-key api-key";
 

@@ -262,8 +262,8 @@ pub(super) fn has_statements(value: &str) -> bool {
         && STATEMENTS.iter().any(|statement| value.contains(statement))
 }
 
-/// Returns whether a mapping tells what a value is like: of a schema, of a model or of a job. None
-/// of its members is one.
+/// Returns whether a mapping describes a value, as a schema, a model or a job does. Its members are
+/// not secrets.
 fn is_schema(value: &str) -> bool {
     let marks = |c: char| c.is_whitespace() || "\"'\\-".contains(c);
     let members = value.split(['\n', '{', ',', '}']).filter_map(|line| {

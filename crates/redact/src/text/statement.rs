@@ -148,8 +148,8 @@ fn piped(run: Run<'_>) -> Option<Range<usize>> {
     (!is_placeholder(&run.text[secret.clone()])).then_some(secret)
 }
 
-/// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of what is named in the
-/// same line.
+/// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of a name in the same
+/// line.
 fn named_value(run: Run<'_>) -> Option<Range<usize>> {
     let line = run.line_before(NEAR);
     let mut words = line.split(|c: char| c.is_whitespace() || "\"'=:/".contains(c));

@@ -20,8 +20,8 @@ pub(super) const HEAD: usize = 1024;
 /// Secrets, and where the table ends.
 pub(super) type Found = (Vec<Range<usize>>, usize);
 
-/// Finds the table whose head has the run in it, and keeps its secrets in the scan. Whether there
-/// are any.
+/// Finds the table that has the run in its head, and keeps its secrets in the scan. Returns whether
+/// it found any.
 pub(super) fn find(run: Run<'_>) -> bool {
     if run.at < run.scan.tabled.get() {
         return false;
@@ -68,7 +68,7 @@ impl Column<'_> {
 pub(super) struct Columns<'t>(Vec<Column<'t>>);
 
 impl<'t> Columns<'t> {
-    /// The columns among `heads` whose names are those of secrets.
+    /// Returns the columns among `heads` that name secrets.
     pub(super) fn of(run: Run<'t>, heads: &[Range<usize>]) -> Self {
         let heads = heads.iter().map(|head| &run.text[head.clone()]);
         let columns = heads.enumerate().filter_map(|(index, head)| {
@@ -150,7 +150,7 @@ fn lines(run: Run<'_>) -> Option<Found> {
 }
 
 impl<'t> Head<'t> {
-    /// The head in whose line the run stands.
+    /// Returns the head in the line of the run.
     fn of(run: Run<'t>) -> Option<Self> {
         let text = run.text;
         let after = run.after().trim_start_matches(['"', '`', '*']);
@@ -216,7 +216,8 @@ impl<'t> Head<'t> {
     /// Returns whether the lines before and after it allow it to be a head.
     fn stands_alone(&self, text: &str) -> bool {
         let start = self.place.start;
-        // The line before is no row of as many cells, nor the rule below a head of Markdown.
+        // The previous line is not a row of as many cells, and not the rule under a head of
+        // Markdown.
         let Some(end) = start.checked_sub(1) else {
             return true;
         };
@@ -231,13 +232,13 @@ impl<'t> Head<'t> {
         }
     }
 
-    /// The cells of a row that are secrets. None for a line that is no row.
+    /// Returns the secret cells of a row, or `None` if the line is not a row.
     fn secrets(&self, text: &str, cells: &[Range<usize>]) -> Option<Vec<Range<usize>>> {
         let more = cells.len() == self.count + 1;
         let blanks = self.sign == ' ';
         let even = cells.len() == self.count || more && (blanks || self.sign == '|');
-        // A row that has too many cells or too few; a sentence, whose commas have blanks behind
-        // them, may go on behind the last row.
+        // A row with too many or too few cells. A sentence, with blanks after its commas, may
+        // follow the last row.
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
         let spaced = starts.all(|at| text[..at].ends_with(' '));
         let worded = || cells.iter().any(|cell| text[cell.clone()].contains(' '));

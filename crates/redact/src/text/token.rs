@@ -126,7 +126,7 @@ pub(super) fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// The same, dots counted unless they end it.
+/// Returns the length of the token, dots included unless they end it.
 fn tail(text: &str) -> usize {
     let rest = text.trim_start_matches(|c: char| is_plain(c) || ".+~/".contains(c));
     let token = &text[..text.len() - rest.len()];

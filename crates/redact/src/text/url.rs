@@ -32,8 +32,8 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     }
     let whole = || start..bare_end(text, start).max(start + near.len());
     if let Some(sign) = authority.rfind('@').or_else(|| authority.rfind("%40")) {
-        // The authority may go on beyond the bytes that were read, and have another sign there:
-        // one that is found once this part is redacted.
+        // The authority may go on beyond the bytes that were read, and have another sign there. A
+        // second pass finds it after this part is redacted.
         let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
         let user = if goes_on {
             whole()

@@ -107,7 +107,8 @@ fn continues(word: &str, beside: bool) -> bool {
         || is_one_of(word.trim_end(), SCHEMES)
 }
 
-/// Where the value of a further attribute begins, after one that ends at `at`: `id="a", mac="b"`.
+/// Returns the beginning of the next attribute's value, after an attribute that ends at `at`:
+/// `id="a", mac="b"`.
 fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
     if !text[start..at].contains('=') || !text[at..].starts_with([',', ';']) {
         return None;

@@ -70,7 +70,7 @@ pub(super) fn may_begin(text: &[u8]) -> bool {
     BY_PREFIX.may_begin(text)
 }
 
-/// The vendors with whose prefix a text begins.
+/// Returns the vendors with a prefix that begins the text.
 pub(super) fn beginning(text: &str) -> impl Iterator<Item = Vendor> {
     BY_PREFIX.beginnings(text).map(|(_, vendor)| vendor)
 }
