@@ -2,7 +2,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use super::layer::Rules;
 
-/// What became of the calls of tools whose answers are kept.
+/// Counts of the calls of cached tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCounts {
@@ -19,7 +19,7 @@ pub struct CacheCounts {
 pub struct CacheHandle(pub(super) Arc<Rules>);
 
 impl CacheHandle {
-    /// What became of the calls so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts {
             hits: self.0.hits.load(Relaxed),
@@ -28,8 +28,8 @@ impl CacheHandle {
         }
     }
 
-    /// Returns how many calls of tools whose answers are kept had no principal or were marked
-    /// unsafe, so that theirs are not. The first one for each reason is the event `tool.inert`.
+    /// Returns how many calls of cached tools were not cached, because they had no principal or
+    /// were marked unsafe. The first one for each reason is the event `tool.inert`.
     pub fn inert(&self) -> u64 {
         self.0.inert.calls()
     }

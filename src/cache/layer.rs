@@ -47,14 +47,14 @@ pub(super) struct Rules {
     pub(super) shared: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) inert: Inert,
-    /// The tools whose answers are kept.
+    /// The cached tools.
     pub(super) tools: PerTool<Tool>,
     pub(super) store: Store,
     pub(super) seed: Seed,
 }
 
 impl Rules {
-    /// Counts a call whose answer is not kept although its tool is named.
+    /// Counts a call of a cached tool that is not cached.
     pub(super) fn pass(&self, call: &CallInfo, reason: InertReason, help: &'static str) {
         self.inert.pass(&Listener::default(), call, reason, help);
     }
@@ -105,7 +105,7 @@ impl CacheLayer {
 }
 
 impl<C> CacheLayer<C> {
-    /// Returns the names of tools whose answers are kept, and whether calls have matched them.
+    /// Returns the names of cached tools, and whether calls have matched them.
     pub fn tool_names(&self) -> ToolNames {
         self.rules.tools.names()
     }
@@ -139,8 +139,7 @@ pub struct CacheRules<C = ByError> {
 }
 
 impl<C> CacheBuilder<C> {
-    /// Adds a tool whose answers are kept, with a time of its own, or changes the time of one that
-    /// was named.
+    /// Adds a cached tool with its own time, or changes the time of a tool that was named before.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, ttl: Duration) -> Self {
         let name = name.into();
         let tool = Tool {
@@ -151,10 +150,10 @@ impl<C> CacheBuilder<C> {
         self
     }
 
-    /// Sets the classifier of answers: only those that it takes for
-    /// [successes](Outcome::is_success) are kept, and none of which the leaf has said that it is an
-    /// error in the tool's own words (MCP's `isError`). Default: [`ByError`], for which every
-    /// answer is one. It is cloned for each call: put large parts in an [`Arc`].
+    /// Sets the classifier of answers. Only [successes](Outcome::is_success) are kept, and no
+    /// answer that the tool service has reported as the tool's own error (MCP's `isError`).
+    /// Default: [`ByError`], for which every answer is a success. It is cloned for each call: put
+    /// large parts in an [`Arc`].
     pub fn with_classifier<D>(self, classifier: D) -> CacheBuilder<D> {
         CacheBuilder {
             rules: CacheRules {

@@ -15,31 +15,30 @@
 //!   or quota.
 //! - **Neither**: it is sent, and its answer is kept if it is a success.
 //!
-//! A failure is kept of no call, nor is an answer that the
-//! [classifier](CacheBuilder::with_classifier), or the leaf, takes for an error: the calls that
+//! No failure is kept, and no answer that is an error by the
+//! [classifier](CacheBuilder::with_classifier) or as reported by the tool service: the calls that
 //! wait for it share it, and later calls are sent. An answer that asks for input (MCP), or that is
 //! too large, is for its own call alone.
 //!
 //! # Which tools
 //!
-//! Those that are named, by the flat name (`docs__search`) if their calls have a server. To name a
-//! tool is the operator's word that it only reads and that an answer may be as old as its `ttl`,
-//! and no other word is asked for: of a tool that is not named nothing is kept, however safe it is
-//! said to be. A call that is said to be [unsafe](crate::ReplaySafety::Unsafe) is not looked at all
-//! the same, nor is one that [waits for a job](crate::ToolCall::with_job), or whose arguments are
-//! nested too deeply to be sent.
+//! Those that are named, by the flat name (`docs__search`) if their calls have a server. By naming
+//! a tool the operator declares that it only reads, and that an answer may be as old as its `ttl`.
+//! Answers of other tools are not kept, even if their calls are marked safe. A named tool's call
+//! passes the cache if it is marked [unsafe](crate::ReplaySafety::Unsafe), if it [waits for a
+//! job](crate::ToolCall::with_job), or if its arguments are nested too deeply to be sent.
 //!
 //! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
 //!
 //! # Whose answers
 //!
 //! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`),
-//! else the agent id; and in either case of the session, if the call has one,
-//! since an agent may work for many people, and a session may have a state. Nobody gets another
-//! one's answer. Without any of the three nothing is kept, unless the layer says
-//! [`shared`](CacheBuilder::shared): for tools that say the same to everybody. Or a
-//! [function](CacheBuilder::with_principal) says whose a call is. What else a tool looks at, such
-//! as values in the call's extensions, has to be part of that.
+//! else the agent id; and in either case of the session, if the call has one, because an agent may
+//! work for many people, and a session may have a state. No principal gets another one's answer.
+//! Without any of the three nothing is kept, unless the layer is [`shared`](CacheBuilder::shared):
+//! for tools that answer everyone alike. A [function](CacheBuilder::with_principal) may name the
+//! principal of a call instead. It must include all else that a tool looks at, such as values in
+//! the call's extensions.
 //!
 //! The first call of a named tool that has no principal, or is marked unsafe, is the event
 //! `tool.inert`; [`CacheHandle::inert`] counts them.
@@ -54,8 +53,8 @@
 //! nothing. Below trace and metrics, which see that nothing was
 //! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
 //!
-//! It is always ready: a call that has its answer needs nothing of the service below, and one that
-//! waits holds nothing there.
+//! It is always ready: a call that has its answer does not need the inner service, and a waiting
+//! call holds nothing there.
 //!
 //! # Example
 //!
@@ -85,10 +84,10 @@
 //!
 //! # Errors
 //!
-//! None of its own. Errors of the inner service pass, stamped with the call's names; an error that
-//! is shared is stamped with those of the call that gets it. A call that waited for another one and
-//! whose deadline or token ended that has `DeadlineExceeded` or `Cancelled`, not started. Each call
-//! that has the answer or the error of another one is an event: `tool.reused`.
+//! None of its own. Errors of the inner service pass, stamped with the call's names; a shared error
+//! is stamped with those of the call that gets it. If its deadline or token ends a call's wait for
+//! another call, the error is `DeadlineExceeded` or `Cancelled`, not started. Each call that gets
+//! the answer or the error of another one is an event: `tool.reused`.
 //!
 //! # Bounds
 //!
@@ -101,11 +100,11 @@
 //! The answers have at most 64 MiB together ([`with_max_bytes`](CacheBuilder::with_max_bytes)). One
 //! principal has an eighth, 8 MiB, and all together that were [not
 //! verified](crate::ToolCall::with_unverified_ids) have half. JSON values and results of MCP are
-//! kept as JSON text, whose bytes are those of memory. They are parsed when they are given: 100
+//! kept as JSON text, because its length is its memory. They are parsed when they are given: 100
 //! answers of 60 KB take 6 MB, not the 400 MB that they can take parsed. A [known
 //! type](crate::answer::KnownAnswer) of another crate says how it is kept. Answers of other types
-//! are kept as they are. Their size is known of the [usual types](crate::Answer::of_usual), of
-//! others by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
+//! are kept as they are. The size of the [usual types](crate::Answer::of_usual) is known, that of
+//! others is set by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
 //!
 //! # Cancel safety
 //!

@@ -42,7 +42,7 @@ where
     }
 }
 
-/// A call and whose it is.
+/// A call and its owner.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     owner: Arc<str>,
@@ -69,14 +69,14 @@ impl FlightKey for Key {
     }
 }
 
-/// A call whose answer may be kept.
+/// A call with an answer that may be kept.
 pub struct InCache<C> {
     rules: Arc<Rules>,
     classifier: C,
     below: Observation,
     ttl: Duration,
     deadline: Option<Instant>,
-    /// Whether the call has a timeout that others may not have.
+    /// The call has a timeout that others may not have.
     has_timeout: bool,
 }
 

@@ -36,8 +36,8 @@ pub trait Enter<S: Service<ToolCall>>: Sized {
     /// The part of one call, from its arrival to its end.
     type Ticket: Again<S>;
 
-    /// Whether the layer is ready when the inner service is. Then it does not decide about the
-    /// first attempt. Default: the layer is always ready.
+    /// Set if the layer is ready when the inner service is. Then it does not decide about the first
+    /// attempt. Default: the layer is always ready.
     const PASSES: bool = false;
 
     /// Looks at a call that has just arrived. Changes it, or refuses it.
@@ -134,15 +134,14 @@ pin_project! {
         fut: Option<F>,
         // Waiting to be sent. Boxed, because few calls wait and all futures would carry the size.
         wait: Option<Box<Wait<S>>>,
-        // A call that is refused has no ticket. The ticket of one that was sent stays after its
-        // end.
+        // A refused call has no ticket. The ticket of a sent call stays after its end.
         pub(crate) ticket: Result<T, Refusal>,
     }
 }
 
 impl<S, F, T> Repeated<S, F, T> {
-    /// Decides about a call and sends it, unless it has to wait. Of one that passes the service is
-    /// ready, and nothing is decided.
+    /// Decides about a call and sends it, unless it has to wait. If it `passes`, the service is
+    /// ready and nothing is decided.
     ///
     /// `wrap` makes the layer's own future around this one; it neither panics nor owns anything.
     #[inline]

@@ -13,7 +13,7 @@ use crate::{call::ToolCall, error::ToolError, kit::cold::Cold};
 pub struct Abandoned {
     /// The time for which it had been pending since it was sent; zero if it never was.
     pub pending: Duration,
-    /// Whether its deadline had passed. Then the drop is a timeout of an outer layer or of the
+    /// Set if its deadline had passed. Then the drop is a timeout of an outer layer or of the
     /// caller.
     pub past_deadline: bool,
     /// Set if an inner layer held the call back before it was sent. Then the deadline may have
@@ -227,8 +227,8 @@ impl<T> Drop for Ended<'_, T> {
     }
 }
 
-/// A guard of a call whose future is being made. If [`begun`](Self::begun) does not follow, the
-/// call panicked.
+/// Guards a call while its future is made. If [`begun`](Self::begun) does not follow, the call
+/// panicked.
 ///
 /// The ticket is moved once, to its place in the future: a copy of what was just written waits
 /// until all of that has reached the cache.
@@ -251,7 +251,7 @@ impl<'a, T: Ticket> Beginning<'a, T> {
         own(self.part)
     }
 
-    /// Guards the call whose future is made.
+    /// Guards the call after its future was made.
     #[inline]
     pub(crate) fn begun(&mut self) -> InFlight<T> {
         let ticket = Cold(ManuallyDrop::new(self.part.take()));

@@ -52,8 +52,8 @@
 //! # }
 //! ```
 //!
-//! A layer whose calls wait for each other. The permit is free again when the call ends in any way,
-//! because the ticket owns it. The order is that of the first polls, because tokio's semaphore
+//! A layer that lets calls wait for each other. The permit is free again when the call ends in any
+//! way, because the ticket owns it. The order is that of the first polls, because tokio's semaphore
 //! queues a future when it is first polled. A queue in the order of arrival takes the place in
 //! `look` or in `arrive`.
 //!
@@ -257,13 +257,13 @@
 //!    call that cannot run yet.
 //! 4. Every wait ends at the call's [deadline](ToolCall::with_deadline) and at its caller's
 //!    [cancellation](ToolCall::with_cancellation). After a wait, no call is sent past its deadline.
-//!    A call that need not wait is sent, and one that runs is not ended: that is the work of an
+//!    A call that need not wait is sent, and a running call is not ended: that is the work of an
 //!    outer [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //! 5. The end of a call that was sent is reported exactly once: the result, a panic, or a drop. The
 //!    error of a call that was not sent reaches at most `not_ready` or `gave_up`. Each call gives
 //!    back what its ticket holds.
-//! 6. Errors carry the names of the call, except one that [`Ends::ended`] puts in the place of
-//!    another error.
+//! 6. Errors carry the names of the call, except an error that [`Ends::ended`] puts in the place of
+//!    another one.
 //! 7. The inner future is made in its place, and dropped with its result. A call that is sent
 //!    immediately allocates nothing.
 //! 8. If the inner service fails to become ready, the next call that arrives gets the error, and a
@@ -377,7 +377,7 @@ pub trait Ends<Res>: Ticket {
         Step::Go
     }
 
-    /// Admits a call whose inner service is ready, and takes what it needs. Or lets it wait,
+    /// Admits a call while the inner service is ready, and takes what it needs. Or lets it wait,
     /// without the reservation of the inner service, and is asked again afterwards. Default: admits
     /// it.
     ///
@@ -414,7 +414,8 @@ pub trait Ends<Res>: Ticket {
         error
     }
 
-    /// Returns the error of a call whose inner service failed to become ready. Default: `error`.
+    /// Returns the error of a call after its inner service failed to become ready. Default:
+    /// `error`.
     fn not_ready(&mut self, _call: &ToolCall, error: ToolError) -> ToolError {
         error
     }

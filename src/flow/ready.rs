@@ -1,4 +1,4 @@
-//! Readiness for layers whose answer depends on the call.
+//! Readiness for layers that answer by the call.
 //!
 //! Such a layer is always ready: it must be able to refuse although the inner service is not. So
 //! its `poll_ready` polls the inner service and keeps the result; its `call` finds the inner
@@ -29,7 +29,7 @@ pub enum Readiness {
     No,
     /// Ready.
     Yes,
-    /// It failed to become ready, and does not recover.
+    /// The service failed to become ready, and does not recover.
     Failed(ToolError),
 }
 
@@ -82,8 +82,8 @@ impl<S> Prepared<S> {
         is_ready
     }
 
-    /// Takes the instance that was polled out, with its place in the queue. Returns the error of
-    /// one that failed, which [`renew`](Self::renew) has to follow.
+    /// Takes the instance that was polled out, with its place in the queue. Returns the error of an
+    /// instance that failed; [`renew`](Self::renew) has to follow.
     #[inline(never)]
     pub(super) fn take_unready(&mut self) -> Result<S, ToolError>
     where

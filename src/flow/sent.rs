@@ -61,7 +61,7 @@ impl<F, T: Ticket> Sent<F, T> {
         }
     }
 
-    /// Sends a call whose service is ready, unless the gate refuses it.
+    /// Sends a call to its ready service, unless the gate refuses it.
     #[inline]
     pub(super) fn send<S, G>(svc: &mut S, gate: &G, mut call: ToolCall) -> Self
     where

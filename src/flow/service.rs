@@ -16,7 +16,7 @@ pub struct Gated<S, G> {
 }
 
 impl<S, G> Gated<S, G> {
-    /// Creates a service whose calls go through `gate` to `inner`.
+    /// Creates a service that sends calls through `gate` to `inner`.
     pub fn new(inner: S, gate: G) -> Self {
         let inner = Prepared::new(inner);
         Self { inner, gate }

@@ -21,11 +21,11 @@ use crate::{
 /// The way of a call until it is sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// It is sent, or waits until the inner service is ready for it.
+    /// Send the call, or wait until the inner service is ready for it.
     Go,
-    /// It waits for its turn: [`Before::poll_turn`].
+    /// Wait for the turn: [`Before::poll_turn`].
     Wait,
-    /// Its turn comes then.
+    /// Wait for the turn, which comes then.
     Until(Instant),
 }
 
@@ -68,7 +68,7 @@ pub trait Before<S: Service<ToolCall>> {
         Ok(Way::Go)
     }
 
-    /// Admits a call whose inner service is ready, refuses it, or lets it wait.
+    /// Admits a call while the inner service is ready, refuses it, or lets it wait.
     fn admit(&mut self, _call: &mut ToolCall) -> Result<Way, ToolError> {
         Ok(Way::Go)
     }
@@ -87,7 +87,7 @@ pub trait Before<S: Service<ToolCall>> {
         error
     }
 
-    /// Returns the error of a call whose inner service failed to become ready, or lets the call
+    /// Returns the error of a call after its inner service failed to become ready, or lets the call
     /// wait and try again with another instance.
     fn not_ready(&mut self, _call: &mut ToolCall, error: ToolError) -> Result<(S, Way), ToolError> {
         Err(error)

@@ -28,7 +28,7 @@ pub struct OnceLayer {
 pub(super) struct Rules {
     /// Calls with keys of their callers.
     pub(super) keyed: Arc<Flights<Key, Kept>>,
-    /// Calls without, by their arguments. The oldest are forgotten if there is no room.
+    /// Calls without a key, by their arguments. When they are full, the oldest are evicted.
     pub(super) repeats: Arc<Flights<Key, Kept>>,
     pub(super) store: Store,
     pub(super) seed: Seed,

@@ -1,7 +1,7 @@
 //! A layer that runs a repeated call once: no second payment, no second mail.
 //!
-//! An agent whose call has timed out asks again, under a new call id, and cannot know whether the
-//! first call has run. Below this layer it gets the first one's answer.
+//! After a timeout an agent repeats its call, under a new call id, and cannot know whether the
+//! first call has run. Inside this layer it gets the first call's answer.
 //!
 //! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for
 //! again with equal arguments is else ten minutes old.
@@ -20,9 +20,9 @@
 //! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and
 //! `assume_replay_safe` do not count here.
 //!
-//! In a loop over a model's turns the same stands in `Turn::map_calls` of `tower-toolcall-turn`;
-//! in a file of settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer
-//! takes it from a server whose annotations are trusted.
+//! In a loop over a model's turns the same stands in `Turn::map_calls` of `tower-toolcall-turn`; in
+//! a file of settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer
+//! takes it from the annotations of a trusted server.
 //!
 //! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
 //! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
@@ -37,7 +37,7 @@
 //! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
 //! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
 //! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error; without a key, its text for the model says that the call was not made again |
-//! | has surely not started: a refusal of this side, or a leaf's word: `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool` | runs |
+//! | has surely not started: a refusal of this side, or reported by the tool service: `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool` | runs |
 //! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
 //! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
 //!
@@ -48,8 +48,8 @@
 //! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key
 //! HTTP Header Field*, `draft-ietf-httpapi-idempotency-key-header`): the answer of the first
 //! request is repeated, errors included, and a key that comes with another request is an error. Two
-//! differ: Stripe repeats a 5xx, which does not tell an agent whether anything has happened; and
-//! the draft answers a request whose first one still runs with 409, while here it waits.
+//! rules differ. Stripe repeats a 5xx, which does not show an agent whether anything has happened.
+//! The draft answers a request with 409 while the first one still runs; here it waits.
 //!
 //! # Keys
 //!
@@ -66,10 +66,12 @@
 //! The id that a provider gives a call is not a key: most providers give a repeated call a new one,
 //! some give all calls the same, some count from 0 in each turn.
 //!
-//! These calls pass as if the layer were not there: one without a key that is known to be
-//! [safe](crate::ReplaySafety::Safe), because a tool that only reads may have another answer by
-//! now; one that [goes on waiting for a job](crate::ToolCall::with_job), which starts nothing; and
-//! one whose arguments are nested too deeply to be sent.
+//! These calls pass as if the layer were not there:
+//!
+//! - calls without a key that are known to be [safe](crate::ReplaySafety::Safe), because a tool
+//!   that only reads may have another answer by now;
+//! - calls that [go on waiting for a job](crate::ToolCall::with_job), because they start nothing;
+//! - calls with arguments that are nested too deeply to be sent.
 //!
 //! Calls are compared with those of their principal: the subject (the token of
 //! `ToolCall::with_subject_token`), else the agent id, else the session id. A
@@ -78,15 +80,15 @@
 //! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with
 //! [`shared`](OnceBuilder::shared).
 //!
-//! **A subject's token that was renewed is another subject: what is asked for again with it runs
-//! again.** A token is not read, as it was not verified here, and the ids beside it are its
-//! bearer's word. Where tokens are renewed between two askings, name the principal by
+//! **A renewed token of a subject is another subject: a call that is repeated with it runs again.**
+//! A token is not read, because it was not verified here, and the ids beside it are claims of its
+//! bearer. If tokens are renewed between two attempts, name the principal by
 //! [`with_principal`](OnceBuilder::with_principal): for example by an
 //! [extension](crate::ToolCall::extensions) with the user of a token that you have verified.
 //!
-//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that is
-//! the same whatever the order of their members; a caller who could make two arguments of one hash
-//! would deceive himself alone.
+//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that does
+//! not depend on the order of their members. A caller who could make two arguments of one hash
+//! would only deceive themselves.
 //!
 //! # How long
 //!
@@ -99,14 +101,14 @@
 //!
 //! # Order
 //!
-//! Above all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its
-//! attempts are one run. Below `validate`, so that arguments are compared as they are sent; below
-//! policy, so that a call that is not allowed gets no answer; below trace and metrics, which see
-//! that nothing was [sent](crate::Observation::is_reused). What a layer above sends again is the
-//! same call: it gets the same answer, or runs if it has not started.
+//! Outside all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its
+//! attempts are one run. Inside `validate`, so that arguments are compared as they are sent; inside
+//! policy, so that a call that is not allowed gets no answer; inside trace and metrics, which see
+//! that nothing was [sent](crate::Observation::is_reused). If an outer layer sends a call again, it
+//! is the same call: it gets the same answer, or runs if it has not started.
 //!
-//! It is always ready: a call that has its answer needs nothing of the service below, and one that
-//! waits holds nothing there.
+//! It is always ready: a call that has its answer does not need the inner service, and a waiting
+//! call holds nothing there.
 //!
 //! # Example
 //!
@@ -154,7 +156,7 @@
 //! | the key is in use for another tool or other arguments | `InvalidInput`, [`TOOL_KEY_REUSED`] | not started |
 //! | the first call may have run | `Failed`, [`TOOL_OUTCOME_UNKNOWN`]; the detail `first` is the first one's code, and its [job](crate::ToolError::job), if it has one, is this one's | unknown |
 //! | the first call has run, and its answer was too large, or went for newer ones | `Failed`, [`TOOL_ALREADY_DONE`] | completed |
-//! | there is no place for another key | `Overloaded` | not started |
+//! | all places for keys are taken | `Overloaded` | not started |
 //! | a key of more than 1 KiB, a principal of more than 20 KiB | `InvalidInput` | not started |
 //! | the deadline or the token ended the wait for the first one | `DeadlineExceeded`, `Cancelled` | unknown |
 //!
@@ -183,13 +185,13 @@
 //! and it is kept that their calls have run. A key takes at most 1.5 KiB beside its answer, and a
 //! principal its text once.
 //!
-//! JSON values and results of MCP are kept as JSON text, whose bytes are those of memory. They are
+//! JSON values and results of MCP are kept as JSON text, because its length is its memory. They are
 //! parsed when they are given: 100 answers of 60 KB take 6 MB, not the 400 MB that they can take
 //! parsed. A [known type](crate::answer::KnownAnswer) of another crate says how it is kept. Answers
-//! of other types are kept as they are. Their size is known of the [usual
-//! types](crate::Answer::of_usual), of others by [`with_size`](OnceBuilder::with_size); else an
-//! answer counts 64 KiB. Of an error the [source](std::error::Error::source) is not kept: a caller
-//! who gets it again has its text.
+//! of other types are kept as they are. The size of the [usual types](crate::Answer::of_usual) is
+//! known, that of others is set by [`with_size`](OnceBuilder::with_size); else an answer counts 64
+//! KiB. The [source](std::error::Error::source) of an error is not kept: a caller who gets the
+//! error again has its text.
 //!
 //! # Cancel safety
 //!

@@ -49,20 +49,20 @@ impl<Res: Clone + Send + Sync + 'static> Gate<Res> for OnceLayer {
     }
 }
 
-/// What is kept of a call that was sent.
+/// The kept end of a call that was sent.
 #[derive(Clone)]
 pub enum Kept {
-    /// With whether the leaf has said that it is an error in the tool's own words.
+    /// Set if the tool service has reported it as the tool's own error.
     Answer(AnyAnswer, bool),
-    /// It has an end that is too large, or for which there was no more room.
+    /// The end is too large, or all room was taken.
     NoRoom,
     Failed(ToolError),
-    /// It may have run, and ended with this error; or was dropped, or panicked.
+    /// The call may have run, and ended with this error; or was dropped, or panicked.
     Unknown(Option<ToolError>),
 }
 
 impl Kept {
-    /// What stays of it where there is no room.
+    /// Returns the smaller value to keep when all room is taken.
     fn rest(&self) -> Self {
         match self {
             Self::Unknown(_) => Self::Unknown(None),
@@ -75,7 +75,7 @@ impl Kept {
 pub struct InOnce {
     rules: Arc<Rules>,
     ttl: Duration,
-    /// Whether it has no key of its caller's.
+    /// Set if the caller has set no key.
     is_by_arguments: bool,
     replay: ReplaySafety,
     below: Observation,
@@ -232,8 +232,7 @@ fn no_place(why: NoPlace) -> ToolError {
                 share::NoRoom::Unverified => " of a principal that was not verified",
                 share::NoRoom::Share => " of this principal",
             };
-            let text =
-                format!("there is no place for another key{of}: none is forgotten before its time");
+            let text = format!("all places for keys{of} are taken until the first one expires");
             ToolError::refusal(ErrorKind::Overloaded, text)
         }
     }

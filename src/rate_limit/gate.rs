@@ -50,14 +50,15 @@ impl Default for Share {
     }
 }
 
-/// What this process knows of the key by itself: not by texts, and not from other processes.
+/// The cooldown of the key that this process knows itself: not by texts, and not from other
+/// processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Own {
     /// The cooldown lasts until then at least.
     pub(super) until: Option<Duration>,
-    /// Whether a limit was met; else a success has used up what the server grants.
+    /// Set if a limit was met; else a success has used up the server's grant.
     pub(super) is_met: bool,
-    /// A person has ended one before, and nobody was told yet.
+    /// An operator has ended a cooldown, and no subscriber knows it yet.
     pub(super) is_cleared: bool,
 }
 
@@ -80,9 +81,9 @@ struct Return {
 /// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It may be sent now.
+    /// Send the call now.
     Go,
-    /// It may be sent then, if the round is still the same.
+    /// Send the call then, if the round is still the same.
     At(Duration),
     /// Its turn would come then, which is too late.
     TooLate(Duration),
@@ -118,7 +119,7 @@ impl Return {
         self.later(turn, self.processes)
     }
 
-    /// So many turns of any process later.
+    /// Returns the turn that comes `turns` later, over all processes.
     fn later(&self, turn: Duration, turns: u32) -> Duration {
         let next =
             |turn: Duration, _| turn.saturating_add(Duration::from_secs_f64(1.0 / self.rate(turn)));
@@ -135,14 +136,14 @@ impl Gate {
         self.round
     }
 
-    /// When the next call could be sent; `None` if at once.
+    /// Returns when the next call could be sent; `None` if immediately.
     pub(super) fn closed_until(&self, now: Duration) -> Option<Duration> {
         let now = self.now.max(now);
         let returning = self.returning.as_ref()?;
         (returning.next > now).then_some(returning.next)
     }
 
-    /// What is left of the cooldown itself, if it is not over yet.
+    /// Returns the rest of the cooldown itself, if it is not over yet.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         let now = self.now.max(now);
         let since = self.returning.as_ref()?.since;

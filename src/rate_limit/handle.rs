@@ -82,8 +82,8 @@ impl RateLimitHandle {
     }
 
     /// Begins a cooldown for this call's key, as if a server had asked for it: for at most one day.
-    /// A longer cooldown that is under way stays. Does nothing if the cooldown is zero, or if there
-    /// is no place for another key.
+    /// A longer current cooldown stays. Does nothing if the cooldown is zero, or if all places for
+    /// keys are taken.
     pub fn cool(&self, call: &ToolCall, cooldown: Duration) {
         if cooldown.is_zero() {
             return;

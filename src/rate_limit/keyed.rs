@@ -1,4 +1,4 @@
-//! The gate of one key as many calls use it at once.
+//! The gate of one key, shared by many calls.
 
 use std::{
     sync::{
@@ -66,7 +66,7 @@ impl Settings {
             let Some(cooldown) = set else { continue };
             let reason = format!("{cooldown:?} is longer than a day");
             refuse_if(cooldown > MAX_COOLDOWN, field, reason)?;
-            let reason = "it is zero: the limit would be met again at once";
+            let reason = "it is zero: the limit would be met again immediately";
             refuse_if(cooldown.is_zero(), field, reason)?;
         }
         let (cooldown, most) = (self.default_cooldown(), self.max_cooldown());
@@ -141,10 +141,10 @@ impl Shared {
         }
     }
 
-    /// What is known by this process itself, not by texts, is for other processes too.
+    /// Sends other processes a cooldown that this process knows itself, not by texts.
     fn tell(&self, entry: &Arc<Entry<KeyGate>>) {
         if let Some(subscribers) = self.subscribers.get() {
-            // Who has no subscriber has nobody to tell.
+            // Sending fails only without a subscriber.
             let _ = subscribers.send(Arc::clone(entry));
         }
     }

@@ -79,8 +79,8 @@ impl<C> RateLimitBackoffBuilder<C> {
     }
 
     /// Refuses calls immediately while their key cools down, with the time to come back, instead of
-    /// letting them wait. Never repeats a call; nor does a retry layer below repeat a rate limit
-    /// then. A retry layer above never repeats such a refusal; it repeats the call that met the
+    /// letting them wait. Never repeats a call; nor does an inner retry layer repeat a rate limit
+    /// then. An outer retry layer never repeats such a refusal; it repeats the call that met the
     /// limit, unless its policy is [without rate
     /// limits](crate::retry::RetryPolicy::without_rate_limits).
     pub fn with_fail_fast(mut self) -> Self {
@@ -117,10 +117,10 @@ impl<C> RateLimitBackoffBuilder<C> {
     /// at most.
     ///
     /// Default: it does not. The text may be an answer that the tool repeats, or report a limit
-    /// that a step of its own work met: it delays the call that met it, where that may be sent
-    /// again, and closes no gate. What the tool or its leaf reports by a
-    /// [`ToolError`](crate::ToolError) of its own, by a status on its own wire, or by a
-    /// [classifier](Self::with_classifier) always closes the gate.
+    /// that a step of its own work met. It delays only the call that met it, if that call may be
+    /// sent again. A limit always begins a cooldown if the tool or its service reports it by its
+    /// own [`ToolError`](crate::ToolError) or by a status on its own connection, or if a
+    /// [classifier](Self::with_classifier) finds it.
     pub fn with_text_limits(mut self) -> Self {
         self.settings.text_limits = true;
         self

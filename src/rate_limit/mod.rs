@@ -10,9 +10,9 @@
 //! no call is held back any more.
 //!
 //! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the
-//! tool or its leaf reports so, by an error of its own or by a 429 on its own wire. A call that may
-//! have run is repeated only if it is marked as [safe](crate::ReplaySafety::Safe). Its last error
-//! carries [`retry_after`](crate::ToolError::retry_after).
+//! tool or its service reports so, by its own error or by a 429 on its own connection. A call that
+//! may have run is repeated only if it is marked as [safe](crate::ReplaySafety::Safe). Its last
+//! error carries [`retry_after`](crate::ToolError::retry_after).
 //!
 //! A limit that is known by an error's text alone
 //! ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless [asked
@@ -26,10 +26,9 @@
 //!
 //! # Limits per user
 //!
-//! A limit that the upstream has for each user is no other user's: with
-//! [`with_keys`](RateLimitBackoffBuilder::with_keys) and
-//! [`Key::per_principal`](crate::Key::per_principal) user B does not wait for A's 429. Settings
-//! with `token.endpoint` do so by default.
+//! If the upstream limits each user, use [`with_keys`](RateLimitBackoffBuilder::with_keys) and
+//! [`Key::per_principal`](crate::Key::per_principal): then user B does not wait for A's 429.
+//! Settings with `token.endpoint` do so by default.
 //!
 //! # Order
 //!
@@ -82,18 +81,18 @@
 //! # Errors
 //!
 //! [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after`: the server's own error after
-//! the last attempt, or at once if the wait would exceed 300 s or the deadline, or if a layer below
-//! refused the next attempt; or ours, not started, for a call that could not have its turn in time;
-//! or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the service below became ready
-//! too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during the
-//! wait. Errors of the inner service pass, stamped with the call's names.
+//! the last attempt, or immediately if the wait would exceed 300 s or the deadline, or if an inner
+//! layer refused the next attempt; or ours, not started, for a call that could not have its turn in
+//! time; or [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), if the inner service became
+//! ready too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during
+//! the wait. Errors of the inner service pass, stamped with the call's names.
 //!
 //! # Bounds
 //!
 //! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted.
-//! If there is no place, calls with new keys pass, and are not repeated. A cooldown is shared for
-//! 300 s at most ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever a
-//! server says.
+//! If all places are taken, calls with new keys pass, and are not repeated. A cooldown is shared
+//! for 300 s at most ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever
+//! a server says.
 //!
 //! # Cancel safety
 //!

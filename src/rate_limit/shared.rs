@@ -95,8 +95,8 @@ impl OwnCooldowns {
 
 /// # For programs that share cooldowns
 ///
-/// A process tells others the cooldowns that it knows by itself, with the text of their keys, and
-/// takes theirs over. `tower-toolcall-redis` does so.
+/// A process sends others the cooldowns that it knows itself, with the text of their keys, and
+/// adopts theirs. `tower-toolcall-redis` does so.
 impl RateLimitHandle {
     /// Returns the key that its cooldowns are kept by.
     pub fn key(&self) -> &Key {
@@ -127,10 +127,10 @@ impl RateLimitHandle {
         self.shared.processes.store(processes as u32, Relaxed);
     }
 
-    /// Takes over a cooldown of another process by the [text](OwnCooldown::key) of its key, for at
-    /// most the longest that this layer shares. `is_met`: a limit was met there.
+    /// Adopts a cooldown of another process by the [text](OwnCooldown::key) of its key, for at most
+    /// the longest that this layer shares. `is_met`: a limit was met there.
     ///
-    /// Returns `false` if that is no text of a key, or there is no place for another one.
+    /// Returns `false` if the text is not that of a key, or if all places for keys are taken.
     pub fn adopt(&self, key: &str, remaining: Duration, is_met: bool) -> bool {
         let Some((hash, parts)) = self.key().read_text(key) else {
             return false;

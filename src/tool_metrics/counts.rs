@@ -156,7 +156,7 @@ pub(super) struct Common {
 pub(super) struct Tool {
     pub(super) counts: Counts,
     pub(super) in_flight: u64,
-    /// Whether it has a row. Without one there can be calls in flight only.
+    /// Set if the tool has a row. Without a row it can only have calls in flight.
     pub(super) is_known: bool,
 }
 

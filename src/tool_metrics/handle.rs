@@ -34,9 +34,9 @@ const MOST_TOOLS: usize = 1 << 20;
 
 /// The counters of all layers that were made with it. Cheap to clone; clones share them.
 ///
-/// Its layer puts it on the record of each call, so it receives what the layers below report. It is
-/// also a [listener](Listen), for layers whose calls do not pass its layer; an event that reaches
-/// it both ways counts once. See the [module docs](super) for an example.
+/// Its layer puts it on the record of each call, so it receives the events of inner layers. It is
+/// also a [listener](Listen), for layers with calls that do not pass its layer; an event that
+/// reaches it both ways counts once. See the [module docs](super) for an example.
 #[derive(Clone)]
 pub struct Metrics(pub(super) Arc<Inner>);
 
@@ -152,7 +152,7 @@ impl Inner {
         let count = |row: &Row| row.ended(row.began(), &end);
         match kind {
             ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(self.seat(call).value()),
-            // A name that no table knows, or whose call a table refused: no row is made for it.
+            // No table knows the name, or a table refused the call: it gets no row.
             _ => count(self.rows.overflow().value()),
         }
     }

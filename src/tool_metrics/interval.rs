@@ -62,7 +62,7 @@ impl Interval {
         self.next(false)
     }
 
-    /// The same with every tool's histogram; see [`Metrics::export`].
+    /// Returns the interval with every tool's histogram; see [`Metrics::export`].
     pub fn export(&mut self) -> Snapshot {
         self.next(true)
     }

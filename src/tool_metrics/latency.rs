@@ -71,7 +71,7 @@ pub(super) struct Latencies {
 }
 
 impl Latencies {
-    /// None. The histogram grows with what is recorded.
+    /// Makes an empty histogram, which grows with its values.
     pub(super) fn new(range: Range) -> Self {
         let low = range.lowest_us;
         let histogram = Histogram::new_with_bounds(low, 2 * low, range.digits);

@@ -44,24 +44,24 @@
 //! latency that equals the bound of a bucket within this precision counts in the next bucket: a
 //! call that ended by its timeout of 2 s is not among those that took at most 2 s.
 //!
-//! `tool_execution_errors_total` counts every call that did not succeed, given up and timed out
-//! ones too. Attempts are requests that were sent: a call that was only refused has none; one that
-//! its tool refused, by a wrong argument, has one. A breaker of a whole server has an empty `tool`.
-//! Latencies are those of all calls but the ones that this side refused (no time left, circuit
-//! open, overloaded).
+//! `tool_execution_errors_total` counts every call that did not succeed, including cancelled and
+//! timed out ones. Attempts are requests that were sent: a call that was only refused has none; a
+//! call that its tool refused, for a wrong argument, has one. A breaker of a whole server has an
+//! empty `tool`. Latencies are those of all calls except for refusals of this side (no time left,
+//! circuit open, overloaded).
 //!
 //! `tool_retries_total`, `tool_retries_refused_total`, `tool_rate_limited_total`,
-//! `tool_slow_total`, `tool_reused_total` and `circuit_breaker_rejected_total` need a layer below
+//! `tool_slow_total`, `tool_reused_total` and `circuit_breaker_rejected_total` need an inner layer
 //! that reports such events. A tool has them from its first event on. Before it they are absent
-//! from the snapshot (`None`), the table (`-`) and all exports. A breaker has a row from the first
-//! call on that it saw succeed or fail, or refused. If its handle changes it, it reports that to
-//! the last four listeners whose calls it saw.
+//! from the snapshot (`None`), the table (`-`) and all exports. A breaker has a row once it has
+//! seen a call succeed or fail, or refused it. If its handle changes it, the breaker reports that
+//! to the last four listeners that were on its calls.
 //!
 //! Not seen without wiring are calls that never reach the layer: those that a batch does not start
-//! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. What a layer
-//! reports counts under the names that this layer sees: where retries happen below a router, put an
-//! [identity layer](crate::identity) above the metrics, so that both see the same names. A closure
-//! that passes events on to these metrics has to say so by
+//! (`batch::Parallel::with_listener`). A call has at most four listeners at a time. Events of a
+//! layer count under the names that this layer sees: if retries happen inside a router, put an
+//! [identity layer](crate::identity) outside the metrics, so that both see the same names. A
+//! closure that passes events on to these metrics has to say so by
 //! [`Listen::includes`](crate::Listen::includes), or each event counts twice.
 //!
 //! # Other systems' names
@@ -139,7 +139,7 @@
 //! # Errors
 //!
 //! Those of the inner service, stamped with the call's names. Readiness passes through, and its
-//! errors with it: no call has begun that could be counted. A layer below that is always ready
+//! errors with it: no call has begun that could be counted. An inner layer that is always ready
 //! (deadline, rate limit, breaker) makes calls of them.
 //!
 //! # Cancel safety
@@ -157,8 +157,8 @@
 //! are behind a lock, which a call takes for a few instructions at its end, and a reader for the
 //! microseconds in which it copies them. Tools beyond the bound share one lock.
 //!
-//! `cargo bench -p benches --bench overhead -- metrics` tells the time that a call takes on your
-//! machine.
+//! To measure the time of a call on your machine, run `cargo bench -p benches --bench overhead --
+//! metrics`.
 
 mod breakers;
 mod counts;

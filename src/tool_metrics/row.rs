@@ -17,7 +17,7 @@ use crate::lock::lock;
 pub(super) struct Shared {
     pub(super) range: Range,
     pub(super) sinks: Vec<Box<dyn Sink>>,
-    /// Whether Prometheus' text has other systems' names too.
+    /// Prometheus' text has other systems' names too.
     pub(super) aliases: bool,
 }
 
@@ -98,7 +98,7 @@ impl Row {
         tool.counts.merge(&lock(&self.counts));
     }
 
-    /// Counts an event of a running call that a layer below reported.
+    /// Counts an event of a running call that an inner layer reported.
     pub(super) fn happened(seat: Seat, series: Series) {
         let row = Arc::clone(seat.value());
         // The reused answer may be the error of a name that a model has invented.

@@ -28,9 +28,9 @@ pub type ResponseFuture<F, C> = Sent<F, Observer<C>>;
 
 impl<C> MetricsLayer<C> {
     /// Sets the classifier that decides whether an `Ok` is an error result
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success,
-    /// unless the leaf has [reported](crate::Record::set_reported) an error, as `McpService` does
-    /// (`isError`). That holds with any classifier.
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success. With
+    /// any classifier an error that the tool service has [reported](crate::Record::set_reported) is
+    /// an error result, as `McpService` does for `isError`.
     pub fn with_classifier<D>(self, classifier: D) -> MetricsLayer<D> {
         MetricsLayer {
             metrics: self.metrics,
@@ -75,9 +75,9 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
 /// A call that is counted as being in flight.
 pub struct Observer<C> {
     seat: Seat,
-    /// Whether its row was [known](super::row::Row::began) when it began.
+    /// Set if its row was [known](super::row::Row::began) when it began.
     began_as_known: bool,
-    /// Whether a table has given the call its tool's name.
+    /// Set if a table has given the call its tool's name.
     is_resolved: bool,
     since: Instant,
     /// While it exists, the metrics listen on the call's record.

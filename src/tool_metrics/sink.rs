@@ -54,7 +54,7 @@ pub trait ToolSink: Send + Sync {
 pub struct CallEnd<'a> {
     /// How the call ended.
     pub outcome: CallOutcome,
-    /// What went wrong; `None` after a success.
+    /// The kind of the failure; `None` after a success.
     pub failure: Option<ErrorKind>,
     /// The error's code as a label: bounded, redacted, and few for each tool.
     pub code: Option<&'a str>,
@@ -62,7 +62,7 @@ pub struct CallEnd<'a> {
     pub duration: Duration,
     /// How many attempts were sent; 0 for a call that was only refused.
     pub attempts: u32,
-    /// Whether it took more than its fraction of the timeout.
+    /// The call took more than its fraction of the timeout.
     pub slow: bool,
     pub(super) sent: bool,
     pub(super) known: bool,
@@ -83,7 +83,7 @@ impl CallEnd<'_> {
         }
     }
 
-    /// The same call, failed; `refused` if a layer of ours says that it refused it.
+    /// Makes the call a failed one; `refused` if one of our layers says that it refused it.
     pub(super) fn with_failure<'a>(
         self,
         kind: ErrorKind,
@@ -114,8 +114,8 @@ impl CallEnd<'_> {
         self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
-    /// The counters that it moves, and by how much. Unrolled, so that the compiler folds what is
-    /// constant.
+    /// Calls `count` with each counter and its increment. Unrolled, so that the compiler folds
+    /// constants.
     #[inline]
     pub(crate) fn each_count(&self, mut count: impl FnMut(Series, u64)) {
         let failed_as = |kind| u64::from(self.failure == Some(kind));

@@ -85,7 +85,7 @@ pub struct TokenStats {
     pub shared: u64,
     /// Those that could not be had.
     pub failed: u64,
-    /// The same by the error code of the cause.
+    /// Failures by the error code of the cause.
     pub failures: BTreeMap<String, u64>,
     /// How long the identity provider took, in vain too.
     pub exchange: Latency,
@@ -114,7 +114,7 @@ pub struct Stats {
     /// The share of calls that neither succeeded nor were given up, from 0 to 1, rounded to six
     /// digits.
     pub error_rate: f64,
-    /// Errors, timeouts and all that is no success, by code.
+    /// Errors, timeouts and all other ends than success, by code.
     pub codes: BTreeMap<String, u64>,
     /// Attempts of all calls: requests that were sent.
     pub attempts: u64,

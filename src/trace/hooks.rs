@@ -117,7 +117,7 @@ pub struct End<'a, Res> {
 }
 
 impl<'a, Res> End<'a, Res> {
-    /// The answer, also one that is no success; none if the call failed or was dropped.
+    /// Returns the answer, even if it is not a success. `None` if the call failed or was dropped.
     pub fn answer(&self) -> Option<&'a Res> {
         self.result?.ok()
     }

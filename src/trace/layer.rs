@@ -78,9 +78,9 @@ impl TraceLayer {
 
 impl<H> TraceLayer<H> {
     /// Sets the classifier that decides whether an `Ok` is an error result
-    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success,
-    /// unless the leaf has [reported](crate::Record::set_reported) an error, as `McpService` does
-    /// (`isError`). That holds with any classifier. Replaces other hooks.
+    /// ([`Outcome::is_reported`](crate::Outcome::is_reported)). Default: an `Ok` is a success. With
+    /// any classifier an error that the tool service has [reported](crate::Record::set_reported) is
+    /// an error result, as `McpService` does for `isError`. Replaces other hooks.
     pub fn with_classifier<C>(self, classifier: C) -> TraceLayer<DefaultHooks<C>> {
         self.with_hooks(DefaultHooks::new(classifier))
     }
@@ -123,9 +123,9 @@ impl<H> TraceLayer<H> {
         self
     }
 
-    /// Sets the timeout that `tool.start` has (`timeout_ms`), as the timeout layer below is further
-    /// inside: that of [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). What
-    /// the call's deadline leaves is less, if it is shorter. Default: the call's own timeout. The
+    /// Sets the timeout that `tool.start` has (`timeout_ms`), because the timeout layer is further
+    /// inside: that of [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). A
+    /// shorter rest of the call's deadline takes precedence. Default: the call's own timeout. The
     /// stack of [settings](crate::settings) sets it.
     pub fn with_timeout_fn(
         mut self,
@@ -142,9 +142,9 @@ impl<H> TraceLayer<H> {
         self.settings.inert.calls()
     }
 
-    /// Sets the listener for calls whose future was dropped unfinished. Default: none; the
-    /// `tool.cancelled` event is emitted either way, if a subscriber was there when the call began.
-    /// A layer for attempts tells no listener.
+    /// Sets the listener for calls that are dropped unfinished. Default: none; the `tool.cancelled`
+    /// event is emitted either way, if a subscriber was there when the call began. A layer for
+    /// attempts does not use it.
     pub fn with_listener(mut self, listen: impl Listen + 'static) -> Self {
         Arc::make_mut(&mut self.settings).listener = Listener::new(listen);
         self

@@ -64,8 +64,8 @@
 //! | any other error, a panic | `tool.failure` | by its kind | the same |
 //!
 //! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An
-//! answer is the tool's own error if its leaf has [said so](crate::Record::set_reported), as
-//! `McpService` does of `isError`, or if the classifier says so.
+//! answer is the tool's own error if its tool service has [reported](crate::Record::set_reported)
+//! it, as `McpService` does for `isError`, or by its classification.
 //!
 //! With `McpHooks` the `error.type` of an MCP server's protocol error is its code, for example
 //! `-32602`.
@@ -82,12 +82,12 @@
 //!
 //! # The answer's size
 //!
-//! `tool.output_bytes` in the span and `output_bytes` in the event say how large the answer is, as
+//! `tool.output_bytes` in the span and `output_bytes` in the event are the size of the answer as
 //! compact JSON. It is known
 //! - of text, JSON and `()`, by their types;
-//! - of MCP results: `McpService` tells it;
+//! - of MCP results, from `McpService`;
 //! - where a [`CheckLayer`](crate::check) has measured it;
-//! - of any other answer if the tool tells it
+//! - of any other answer if the tool records it
 //!   ([`Record::set_output_bytes`](crate::Record::set_output_bytes)), or
 //!   [hooks](TraceHooks::answer) do.
 //!
@@ -154,8 +154,8 @@
 //! # Differences from `tower_http::trace`
 //!
 //! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen.
-//! What the layers below did (attempts, the timeout in force, slowness) is in the span of a success
-//! too.
+//! The records of inner layers (attempts, the timeout in force, slowness) are in the span of a
+//! success too.
 
 mod future;
 mod hooks;

@@ -38,9 +38,9 @@ pub(super) struct Observer<H, Res> {
 
 struct Seen {
     span: Span,
-    /// Whether its fields are filled in.
+    /// Its fields are filled in.
     is_filled: bool,
-    /// Whether a subscriber keeps what is recorded in it.
+    /// A subscriber keeps its records.
     is_kept: bool,
     since: Instant,
     deadline: Option<Instant>,
@@ -189,7 +189,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         }
     }
 
-    /// Records the end in the span, and tells the hooks. Returns the end, and the answer's size.
+    /// Records the end in the span, and calls the hooks. Returns the end, and the answer's size.
     fn record<'a>(
         &self,
         seen: &Seen,
@@ -241,9 +241,9 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
             }
         });
         let result = || result.as_ref().map(display);
-        // All at once: a subscriber that writes text writes the whole span anew each time. The
-        // status comes before its description: OpenTelemetry's layer drops a description that comes
-        // first.
+        // One record for all: a subscriber that writes text writes the whole span anew each time.
+        // The status comes before its description, because OpenTelemetry's layer drops a
+        // description that comes first.
         record_all!(
             span,
             { names::SUCCESS } = failure.is_none(),

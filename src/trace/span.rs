@@ -35,8 +35,8 @@ impl Scope {
         }
     }
 
-    /// Fills in what is known at the beginning. Returns how often the tool's name was read: by each
-    /// of the subscriber's layers that keeps it.
+    /// Fills in the fields that are known at the beginning. Returns how often the tool's name was
+    /// read: by each of the subscriber's layers that keeps it.
     pub(super) fn fill(self, span: &Span, call: &ToolCall) -> u32 {
         let name = Read {
             text: Short::field(call.tool(), 64),
@@ -148,8 +148,8 @@ fn attempt_span() -> Span {
 
 /// A function that is given the span of a call before the span is entered: the last moment in which
 /// it can get a parent in another process. Put it in the call's
-/// [extensions](ToolCall::extensions_mut); the outermost [`TraceLayer`](super::TraceLayer) whose
-/// span is kept takes it out.
+/// [extensions](ToolCall::extensions_mut). The outermost [`TraceLayer`](super::TraceLayer) with a
+/// kept span takes it out.
 ///
 /// ```
 /// use tower_toolcall::{ToolCall, trace::NewSpan};

@@ -459,7 +459,7 @@ fn times_of_zero() {
         invalid `deadline.budget`: it is zero: no call would have time
         invalid `sequence.budget`: it is zero: no call would have time
         invalid `parallel.budget`: it is zero: no call would have time
-        invalid `rate_limit.default_cooldown`: it is zero: the limit would be met again at once
+        invalid `rate_limit.default_cooldown`: it is zero: the limit would be met again immediately
         invalid `circuit_breaker.open_for`: the breaker could never open: it is zero: no call is ever refused
         invalid `timeout.idle_timeout`: it is zero"#]].assert_eq(&refused(&changes));
 }
