@@ -556,10 +556,10 @@ fn recovers(rules: &Rules, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Returns the number of random rows of steps: `BREAKER_CASES`, else 2,000.
+/// Returns the number of random rows of steps: `BREAKER_CASES`, else 500.
 fn cases() -> u32 {
     let cases = std::env::var("BREAKER_CASES");
-    cases.map_or(2_000, |cases| {
+    cases.map_or(500, |cases| {
         cases.parse().expect("BREAKER_CASES is a number")
     })
 }

@@ -52,7 +52,7 @@ impl Target {
         if let Some(input) = number("FUZZ_INPUT") {
             return self.one(seed, input);
         }
-        let time = Duration::from_secs(number("FUZZ_SECS").unwrap_or(2));
+        let time = Duration::from_secs(number("FUZZ_SECS").unwrap_or(1));
         let begun = Instant::now();
         let mut inputs = 0;
         while begun.elapsed() < time || inputs < self.files {

@@ -3,7 +3,7 @@
 //!
 //! | variable | is | default |
 //! |---|---|---|
-//! | `FUZZ_SECS` | how long each target runs | 2 |
+//! | `FUZZ_SECS` | how long each target runs | 1 |
 //! | `FUZZ_SEED` | which inputs there are | 1 |
 //! | `FUZZ_INPUT` | the only one of them that is run | |
 //!

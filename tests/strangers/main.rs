@@ -3,7 +3,7 @@
 //! texts that are meant to trick it. Meanwhile others call tools that work: they are served as if
 //! they were alone.
 //!
-//! Ten seconds by default;
+//! Five seconds by default;
 //! `STRANGERS_SECS=600 cargo test --release --all-features --test strangers` takes ten minutes.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
@@ -20,7 +20,7 @@ use self::gateway::Gateway;
 
 fn lasting() -> Duration {
     let set = env::var("STRANGERS_SECS").ok();
-    Duration::from_secs(set.map_or(10, |set| set.parse().unwrap()))
+    Duration::from_secs(set.map_or(5, |set| set.parse().unwrap()))
 }
 
 /// X11, V2 to V6: whatever strangers choose moves their own calls alone.

@@ -377,7 +377,6 @@ fn rfc3339_text(at: u64) -> String {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 2_000,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

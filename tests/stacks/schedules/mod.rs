@@ -9,7 +9,7 @@
 //!
 //! | variable | is | default |
 //! |---|---|---|
-//! | `SCHEDULES` | how many schedules there are | 1,000 |
+//! | `SCHEDULES` | how many schedules there are | 300 |
 //! | `SEED` | the first one; without `SCHEDULES` the only one, whose log is printed | 0 |
 //! | `THREADS` | how many run at a time | all processors |
 //!
@@ -130,7 +130,7 @@ fn random_schedules_over_the_documented_stack_keep_to_the_model() {
     let (first, only) = (number("SEED"), number("SCHEDULES"));
     let is_shown = first.is_some() && only.is_none();
     let first = first.unwrap_or(0);
-    let count = only.unwrap_or(if is_shown { 1 } else { 1_000 });
+    let count = only.unwrap_or(if is_shown { 1 } else { 300 });
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let threads = number("THREADS").unwrap_or(threads).min(count);
     #[allow(clippy::disallowed_methods, reason = "the time of the test itself")]

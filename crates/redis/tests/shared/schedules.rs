@@ -124,7 +124,7 @@ async fn schedule(seed: u64) {
 /// `SCHEDULES` is how many are tried.
 #[test]
 fn processes_agree_after_any_loss_and_no_breaker_is_stuck() {
-    let count = env::var("SCHEDULES").map_or(200, |n| n.parse().unwrap());
+    let count = env::var("SCHEDULES").map_or(100, |n| n.parse().unwrap());
     let from = env::var("FROM").map_or(0, |n| n.parse().unwrap());
     // One that failed once.
     for seed in (from..from + count).chain([39_319]) {
