@@ -36,14 +36,14 @@ impl fmt::Debug for SharedHandle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SharedSnapshot {
-    /// Whether the last exchange with the store succeeded; `None` before the first one.
+    /// The last exchange with the store succeeded; `None` before the first one.
     pub is_up: Option<bool>,
-    /// How many processes there are, this one too, as of the last exchange, at most 1,000; 0 before
+    /// The number of processes, including this one, at the last exchange, at most 1,000; 0 before
     /// the first one.
     pub processes: usize,
     /// Changes of breakers and rate limits of this process that the store has.
     pub told_total: u64,
-    /// Changes taken over from others, also where a breaker was in that state already.
+    /// Changes taken over from other processes, even if a breaker was in that state already.
     pub adopted_total: u64,
     /// Changes that were not told or taken over: those of more than 10,000 keys, those of layers
     /// with another name, those that are not in our format, those for which the store has no room.

@@ -1,4 +1,4 @@
-//! The layers whose states are shared.
+//! The layers with shared states.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ impl Layers {
         }
     }
 
-    /// `makes`: also if there is no breaker of this key yet. False: no layer with breakers has this
-    /// name, or the key has no place.
+    /// Calls `work` with the breaker of a key, which it makes if `makes` is set. Returns false if
+    /// no layer with breakers has this name, or the key has no place.
     pub(super) fn with_breaker(&self, key: &str, makes: bool, work: impl Fn(&Breaker)) -> bool {
         let Some((State::Breakers(handle), text)) = self.find(key) else {
             return false;
@@ -97,8 +97,8 @@ impl Layers {
         breaker.is_some() || !makes
     }
 
-    /// Gives a gate the rest of a cooldown, and tells it if a limit was met. `None`: a person has
-    /// ended it.
+    /// Gives a gate the rest of a cooldown, and whether a limit was met. `None` if a person has
+    /// ended the cooldown.
     pub(super) fn with_gate(&self, key: &str, cooldown: Option<(Duration, bool)>) -> bool {
         match (self.find(key), cooldown) {
             (Some((State::Gates(handle), text)), Some((remaining, is_met))) => {

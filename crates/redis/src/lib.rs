@@ -1,11 +1,11 @@
-//! What circuit breakers and rate limits have learnt, shared between processes.
+//! Shares the states of circuit breakers and rate limits between processes.
 //!
-//! Each of ten processes that call a dead tool finds that out by itself, with five failures, and
-//! then each sends its own probes; ten that share a rate limit meet it ten times, and come back
-//! together. With [`SharedState`] they tell each other, over a [`Store`], and act as one. Calls
-//! never wait for it: each process decides on its own breakers and gates, as without it, and the
+//! Without it, each of ten processes that call a dead tool needs five failures to notice, and sends
+//! its own probes. Ten processes with a common rate limit meet it ten times, and come back
+//! together. With [`SharedState`] they exchange their states over a [`Store`], and act as one.
+//! Calls never wait for the store: each process decides by its own breakers and cooldowns, and the
 //! future of [`SharedState::run`] mirrors their states in the background. If that future, the
-//! store, or the way to it is gone, processes go on alone with what they know.
+//! store, or the connection to it is gone, processes continue alone with the states they have.
 //!
 //! ```
 //! use tower_toolcall::{
@@ -27,30 +27,29 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Over a Redis or Valkey server it is the same with a [`RedisStore`]; any other store is a
-//! [`Store`] of your own. [`SharedState::from_settings`] makes it of settings (feature `settings`).
+//! For a Redis or Valkey server use a [`RedisStore`]; for any other store implement [`Store`].
+//! [`SharedState::from_settings`] reads settings (feature `settings`).
 //!
 //! # What is shared
 //!
-//! The store has a register for each key: its state, until when that holds, and a version. A
-//! process that learns something by itself writes the version after the one that it has read. The
-//! store takes it only if it has no such version yet, so a process never undoes what it has not
-//! read.
+//! The store has a register for each key: its state, the end of that state, and a version. A
+//! process with a change writes the version after the version that it has read. The store accepts
+//! it only if that version is new, so a process never overwrites a change that it has not read.
 //!
 //! | here | for the others |
 //! |---|---|
-//! | a breaker opens, or its probe fails | theirs open for what is left of the period |
+//! | a breaker opens, or its probe fails | theirs open for the rest of the period |
 //! | its probes succeed | theirs close if they are open, unless one has failed since |
 //! | a handle [forces](tower_toolcall::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
-//! | a rate limit is met, by a status or a tool service's own report, or [begun](tower_toolcall::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait as long |
-//! | a rate limit is known by text alone | nothing |
+//! | a rate limit is met, by a status or a tool service's own report, or [begun](tower_toolcall::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait for the same time |
+//! | a rate limit is inferred from a text | nothing |
 //! | a cooldown is [ended](tower_toolcall::rate_limit::RateLimitHandle::clear) by hand | theirs end |
-//! | a cooldown is over | all return together as slowly as one would: each has one turn of so many |
+//! | a cooldown is over | together all return as slowly as one process would: of as many turns as there are processes, each takes one |
 //! | anything else: results, windows, refusals | nothing |
 //!
-//! A process never tells what it took over from others as its own, and a state lasts no longer than
-//! the process that has seen it says so. An opening never shortens that of another process, and
-//! each result is counted in its own process only.
+//! A process never passes on a state of another process as its own. A state lasts no longer than
+//! its first process says. An opening never shortens that of another process, and each result
+//! counts in its own process only.
 //!
 //! # Probes
 //!
@@ -60,28 +59,24 @@
 //!
 //! # Limits
 //!
-//! - One process that is sick by itself (its name resolution, its network) opens breakers of tools
-//!   that work for the others: an opening of one process is enough. The next probe of another
+//! - A process with its own fault (its name resolution, its network) opens breakers of tools that
+//!   work for the others, because the opening of one process is enough. The next probe of another
 //!   process closes them, also the breaker of the sick process. So its next open period is not
 //!   longer than the one before.
-//! - All processes of a fleet have to read and write the same store. A program that can write to it
+//! - All processes of a fleet must read and write the same store. A program that can write to it
 //!   can close and open all breakers: records are bounded and checked, but not signed.
-//! - Of two persons who force a key at the same time, the one whose process reaches the store last
-//!   wins. A state that was forced while the store was away counts from the moment at which it is
-//!   back.
-//! - A store that goes on with an older copy of its content, as after a failover, is told what it
-//!   lacks if the next process that asks has seen more. Otherwise what was lost is known with the
-//!   next opening.
-//! - A process that was away from the store for a week does not hear of resets before.
+//! - If two persons force a key at the same time, the process that reaches the store last wins. A
+//!   state that was forced while the store was away counts from the store's return.
+//! - After a failover a store may continue with an older copy of its content. The next process that
+//!   has newer states writes them again. Otherwise they are lost until the next opening.
+//! - A process that was away from the store for a week misses earlier resets.
 //! - Breakers that a program makes disabled, as after
-//!   [`disable_all`](tower_toolcall::circuit_breaker::CircuitBreakerHandle::disable_all), are told
-//!   if they were there already.
-//! - A store that loses its content costs nothing that is known here: processes tell again what
-//!   they know and what still holds.
-//! - Keys go to the store as text: names of servers and tools, cut ones and those of more than
-//!   [`MAX_KEY_BYTES`] excepted, which are not shared. Keys that a function makes are refused,
-//!   unless they are [said to be public](SharedState::public_breakers). Keys of the ids of callers
-//!   are refused.
+//!   [`disable_all`](tower_toolcall::circuit_breaker::CircuitBreakerHandle::disable_all), are
+//!   shared if they existed before.
+//! - If a store loses its content, processes write their current states again.
+//! - Keys go to the store as text: names of servers and tools. Cut names and names of more than
+//!   [`MAX_KEY_BYTES`] are not shared. Keys made by a function are refused, unless they are
+//!   [declared public](SharedState::public_breakers). Keys of the ids of callers are refused.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -151,10 +146,10 @@ impl<S: Store> SharedState<S> {
     ///
     /// # Errors
     ///
-    /// `layer`: the name is empty, longer than 64 bytes, has a control character, or is that of
-    /// another layer; or the layer's keys are made by a function: they may have what is not for the
-    /// store. Keys of the ids of callers ([`Key::Session`], [`Key::per_principal`]) are never
-    /// shared.
+    /// `layer`, if the name is empty, longer than 64 bytes, has a control character, or is that of
+    /// another layer. Also if the layer's keys are made by a function, because they may have
+    /// content that the store must not see. Keys of the ids of callers ([`Key::Session`],
+    /// [`Key::per_principal`]) are never shared.
     pub fn breakers(
         self,
         name: impl Into<String>,
@@ -163,9 +158,9 @@ impl<S: Store> SharedState<S> {
         self.add(name.into(), State::Breakers(handle.clone()), false)
     }
 
-    /// The same for a layer whose keys are made by a function: they hold no secret, as the store
-    /// has them as they are; and hashes are the same in every process, so they have no seed of
-    /// their own.
+    /// Adds the breakers of a layer with keys made by a function. The keys must hold no secret,
+    /// because the store keeps them unchanged. Hashes must be the same in every process, so they
+    /// must not have a random seed.
     ///
     /// # Errors
     ///
@@ -191,8 +186,8 @@ impl<S: Store> SharedState<S> {
         self.add(name.into(), State::Gates(handle.clone()), false)
     }
 
-    /// The same for a layer whose keys are made by a function, as
-    /// [`public_breakers`](Self::public_breakers) has it.
+    /// Adds the cooldowns of a layer with keys made by a function: see
+    /// [`public_breakers`](Self::public_breakers).
     ///
     /// # Errors
     ///
@@ -258,12 +253,12 @@ impl<S: Store> SharedState<S> {
         SharedHandle(Arc::clone(&self.status))
     }
 
-    /// Mirrors the states until it is dropped; then the process goes on alone, and nothing that it
-    /// knows is lost. It keeps its layers' states alive.
+    /// Mirrors the states until the future is dropped. Then the process continues alone, with its
+    /// states. The future keeps its layers' states alive.
     ///
-    /// An exchange that fails, or takes longer than a second, is made again after the time between
-    /// two exchanges. The event `tool.store` tells when the store is down (WARN), and when it is up
-    /// again (INFO).
+    /// An exchange that fails, or takes longer than a second, is repeated after the time between
+    /// two exchanges. The event `tool.store` reports that the store is down (WARN), or up again
+    /// (INFO).
     pub async fn run(self) {
         Mirror::new(self).run().await;
     }

@@ -1,4 +1,4 @@
-//! The future that tells a store what happens here, and takes over what happens elsewhere.
+//! The future that writes changes of this process to a store, and takes over those of others.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -107,7 +107,7 @@ impl<S: Store> Mirror<S> {
                 let Some(first) = first else { return };
                 self.learn(first);
                 self.learn_all(&mut learnt);
-                // A store that is down is asked again in its time; what is to be told waits.
+                // A store that is down gets its next exchange on schedule; changes wait for it.
                 let is_down = self.status.lock().is_up == Some(false);
                 if !self.registers.has_news() || is_down {
                     continue;
@@ -235,7 +235,7 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// Tells what is to be told, and takes over what is new.
+    /// Writes pending changes, and takes over new ones.
     async fn sync(&mut self, learnt: &mut All) {
         let begun = Instant::now();
         let mut has_all = false;
@@ -255,7 +255,7 @@ impl<S: Store> Mirror<S> {
                     name: STORE, target: TARGET, Level::INFO, { names::field::TO } = "up", "{}", STORE
                 );
             }
-            // What a person did meanwhile comes after what the store tells.
+            // Changes by a person during the exchange come after those of the store.
             self.learn_all(learnt);
             has_all = !news.more;
             self.hear(news);
@@ -314,11 +314,11 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// Takes over what a store tells.
+    /// Takes over the news of a store.
     fn hear(&mut self, news: News) {
         let now = self.now();
         if news.store != self.read.0 {
-            // Its numbers have begun again, and it may lack what was told to another one.
+            // Its numbers have begun again, and it may lack changes that another store got.
             self.read = (news.store, 0);
             self.registers.repeat_all(now);
         }
@@ -358,7 +358,7 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// Takes over what a person has done elsewhere. False: there is no place for the key.
+    /// Takes over a person's change in another process. Returns false without a place for the key.
     fn take_hand(&self, key: &str, hand: Hand) -> bool {
         let state = hand.unwrap_or(BreakerState::Closed);
         match self.layers.find(key) {
@@ -370,7 +370,7 @@ impl<S: Store> Mirror<S> {
         }
     }
 
-    /// Takes over a state. False: there is no place for the key.
+    /// Takes over a state. Returns false without a place for the key.
     fn take_state(&mut self, key: &str, state: State, left: Duration) -> bool {
         // At random, so that processes do not probe together.
         let jitter = part(self.grace, random());

@@ -188,15 +188,15 @@ impl Known {
         }
     }
 
-    /// What is known after another process has written: its register; or the version after that,
-    /// if something of this one holds beside it.
+    /// Returns the known state after another process has written: its register, or a later version
+    /// if a part of this process's state still holds.
     fn beside(&self, theirs: Register, me: u64, now: Duration) -> Self {
         let (own, own_hand) = (self.register, self.own_hand);
-        // A later change of this process replaces what it has told itself, and a reset by hand
-        // whatever it ended.
+        // A later change of this process replaces its own earlier one, and a reset by hand replaces
+        // every state that it ended.
         let replaces = own_hand && own.hand.is_none() || self.own_state && theirs.origin == me;
-        // Only a person ends a cooldown early. A version without it is from a process that did not
-        // know it.
+        // Only a person ends a cooldown early. A version without the cooldown is from a process
+        // that did not know it.
         let is_gate = matches!(own.state, State::Cooling | State::Limited);
         let is_lacking = is_gate && theirs.holds(now).is_none() && theirs.changes <= own.changes;
         let is_own = self.own_state || theirs.version == own.version || is_lacking;
@@ -223,17 +223,17 @@ impl Known {
     }
 }
 
-/// What follows from a record.
+/// The consequence of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// The store is as far as this process, or less far.
+    /// The store has no newer version than this process.
     Nothing,
-    /// The store has what this process has told.
+    /// The store has the change of this process.
     Told,
-    /// Another process has written it: what a person has done, and after that the state, with the
-    /// time that is left.
+    /// Another process has written it: a person's change, and after that the state, with the
+    /// remaining time.
     Adopt(Option<Hand>, Option<(State, Duration)>),
-    /// It is no register, or there is no place for its key.
+    /// The record is not a register, or its key has no place.
     Dropped,
 }
 
@@ -241,13 +241,13 @@ pub(super) enum Heard {
 pub(super) struct Registers {
     me: u64,
     known: HashMap<String, Known>,
-    /// When what is over was forgotten last.
+    /// The last time when expired entries were forgotten.
     forgotten: Duration,
-    /// How many are known of each kind: of what persons have done, openings, and cooldowns.
+    /// The number of known entries of each kind: changes by persons, openings, and cooldowns.
     counts: [usize; 3],
-    /// The keys that the store is to be told of.
+    /// The keys with changes that the store should get.
     due: BTreeSet<String>,
-    /// Those among them that it was told of, and has not answered.
+    /// The keys among them that were sent, without an answer yet.
     asked: BTreeSet<String>,
 }
 
@@ -263,20 +263,20 @@ impl Registers {
         }
     }
 
-    /// What is known of a key and not over; else a register without a version.
+    /// Returns the current state of a key, or a register without a version.
     fn get(&self, key: &str, now: Duration) -> Known {
         let known = self.known.get(key).copied();
         let known = known.filter(|known| known.register.kept_until() > now);
         known.unwrap_or_default()
     }
 
-    /// What a person has done last, and the state that holds, as far as this process knows.
+    /// Returns a person's last change, and the state that holds, as known in this process.
     pub(super) fn see(&self, key: &str, now: Duration) -> (Hand, Option<(State, Duration)>) {
         let Known { register, .. } = self.get(key, now);
         (register.hand, register.holds(now))
     }
 
-    /// Takes what this process has learnt by itself. False: there is no place for another key.
+    /// Records a change of this process. Returns false without a place for another key.
     pub(super) fn say(&mut self, key: &str, change: Change, now: Duration) -> bool {
         let mut known = self.get(key, now);
         let Known {
@@ -328,8 +328,8 @@ impl Registers {
         has_place
     }
 
-    /// False: there is no place for another key. Cooldowns and openings have places of their own,
-    /// which leave some for what persons do.
+    /// Keeps the state of a key. Returns false without a place for another key. Cooldowns and
+    /// openings have separate places, so that some remain for changes by persons.
     fn keep(&mut self, key: &str, known: Known, now: Duration) -> bool {
         self.due.remove(key);
         self.asked.remove(key);
@@ -338,7 +338,7 @@ impl Registers {
             0 => this.known.len() >= 3 * MAX_KEYS,
             _ => this.counts[kind] >= MAX_KEYS,
         };
-        // All keys are looked at, so this is not done for each of many.
+        // This reads all keys, so it is not done for each key.
         if is_full(self) && now > self.forgotten + SLACK {
             self.forget(now);
         }
@@ -373,10 +373,10 @@ impl Registers {
         self.due.retain(|key| self.known.contains_key(key));
     }
 
-    /// Forgets what is over, and writes forced states again before the store forgets them. Called
-    /// when all that the store has was read.
+    /// Forgets expired entries, and writes forced states again before the store forgets them.
+    /// Called after the whole store was read.
     pub(super) fn tend(&mut self, now: Duration) {
-        // Not by all processes in the same moment.
+        // The id spreads the moments of the processes.
         let left = KEPT / 2 - part(KEPT / 4, self.me);
         for (key, known) in &mut self.known {
             let is_own = known.own_state || known.own_hand;
@@ -482,8 +482,8 @@ impl Registers {
             self.again(key);
         }
         let hand = (!keeps_hand && !is_same_hand).then_some(theirs.hand);
-        // A reset ends what is here, and what holds comes after it. A process whose opening another
-        // one has told first probes later than that one.
+        // A reset ends the state here, and the state that holds comes after it. If another process
+        // has written an opening first, this process probes later.
         let is_late = known.own_state && own.state == State::Open;
         let is_news = hand.is_some() || !keeps_state && (is_late || !is_same_state);
         // An opening that a later version lacks has ended.
@@ -527,7 +527,7 @@ mod tests {
         }
     }
 
-    /// What the store has after the next exchange.
+    /// Returns the record in the store after the next exchange.
     fn written(registers: &mut Registers, now: Duration) -> Record {
         let entries = registers.next(now);
         let [entry] = &entries[..] else {
@@ -622,7 +622,7 @@ mod tests {
         );
     }
 
-    /// C8: after the store was lost, a process had told of an opening that a process with a later
+    /// C8: after the store was lost, a process had written an opening that a process with a later
     /// version did not know.
     #[test]
     fn an_opening_that_a_later_version_lacks_ends() {
@@ -657,7 +657,7 @@ mod tests {
         }
     }
 
-    /// C8: what comes in is bounded, and dropped where it is no register.
+    /// C8: input is bounded, and dropped if it is not a register.
     #[test]
     fn what_a_hostile_process_writes_is_dropped() {
         let mut registers = Registers::new(7);

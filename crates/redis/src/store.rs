@@ -23,29 +23,27 @@ pub const MAX_STEP: u64 = 1 << 32;
 /// A store decides nothing else: the meaning of registers is the same for every store. A store may
 /// lose everything: processes go on alone, and tell a [new store](News::store) what still holds.
 pub trait Store: Send {
-    /// Writes entries, and reads what is new, as one step: a process that reads `seq` has read all
-    /// that was written up to it.
+    /// Writes entries, and reads new ones, as one step: a process that reads `seq` has read all
+    /// entries up to it.
     ///
-    /// An entry is written if the store has no register of its key, or one with a lower version, or
-    /// one whose version is more than [`MAX_STEP`] higher. Else the register is among the records
-    /// of the answer, whatever its number is. A store that is full leaves entries with new keys
-    /// out.
+    /// An entry is written if the store's register of its key is missing, has a lower version, or
+    /// has a version more than [`MAX_STEP`] higher. Otherwise the register is among the records of
+    /// the answer, whatever its number is. A full store drops entries with new keys.
     ///
     /// # Errors
     ///
-    /// Any: all of the exchange is tried again later, also if it was done. There are no retries to
-    /// make here.
+    /// Any error. The whole exchange is repeated later, even if it was done: do not retry here.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped if it takes too long. The exchange may have been done all the same.
+    /// The future is dropped if it takes too long. The exchange may have been done nevertheless.
     fn exchange(
         &mut self,
         exchange: Exchange<'_>,
     ) -> impl Future<Output = Result<News, AnyError>> + Send;
 
     /// Completes when others may have written something: a hint, which may come too often, or
-    /// never. It must wait for something, or it keeps its process busy.
+    /// never. It must wait, or it keeps its process busy.
     ///
     /// # Cancel safety
     ///
@@ -106,9 +104,9 @@ pub struct News {
     pub store: String,
     /// The number up to which these news go.
     pub seq: u64,
-    /// Whether there are more behind it.
+    /// More records follow.
     pub more: bool,
-    /// How many processes are present.
+    /// The number of present processes.
     pub processes: usize,
     /// The registers that were written since, by the process itself too, at most [`MAX_ENTRIES`];
     /// and those that an entry did not replace.

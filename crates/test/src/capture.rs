@@ -21,16 +21,16 @@ use super::script::lock;
 /// See the [module docs](crate#capture-and-replay) for an example. A line has the names of the
 /// call, its arguments, and its answer or error, redacted by the call's
 /// [rules](tower_toolcall::ToolCall::with_rules): strings up to 65,536 characters, 64 levels,
-/// 100,000 values and 1 MiB each. Longer arguments are cut; of a longer answer, or one that is no
-/// JSON, the line says only that it is lost, and so does the replay. Lines come in the order in
-/// which the calls end. A call that is dropped before it has an answer has a line too, and so has
-/// one that panics.
+/// 100,000 values and 1 MiB each. Longer arguments are cut. A longer answer, or an answer that is
+/// not JSON, is marked as lost, in the line and in the replay. Lines come in the order in which the
+/// calls end. A call that is dropped before its answer has a line too, and so has a call that
+/// panics.
 ///
 /// # Limits
 ///
-/// 10,000 lines and 16 MiB, which are [settings](Self::with_max_lines). The first line without room
-/// and all later ones are [counted](Self::dropped) only. A setting holds for the
-/// [layers](Self::layer) that are made after it.
+/// By [default](Self::with_max_lines) 10,000 lines and 16 MiB. The first line without room and all
+/// later ones are only [counted](Self::dropped). A setting holds for the [layers](Self::layer) that
+/// are made after it.
 ///
 /// # Clone
 ///
@@ -84,12 +84,12 @@ impl Capture {
         CaptureLayer(self.clone())
     }
 
-    /// What was written so far: JSON lines, each with its line feed.
+    /// Returns the lines so far: JSON lines, each with its line feed.
     pub fn lines(&self) -> String {
         lock(&self.written).text.clone()
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub fn len(&self) -> usize {
         lock(&self.written).lines
     }
@@ -138,8 +138,8 @@ impl fmt::Debug for Capture {
 ///
 /// # Order
 ///
-/// Directly around the tool that a [`Replay`](super::Replay) is to replace, and below a
-/// [`SanitizeLayer`](tower_toolcall::sanitize::SanitizeLayer), whose rules then hold for the lines.
+/// Directly around the tool that a [`Replay`](super::Replay) should replace, and inside a
+/// [`SanitizeLayer`](tower_toolcall::sanitize::SanitizeLayer), so that its rules redact the lines.
 ///
 /// # Errors
 ///
@@ -218,7 +218,7 @@ pub(super) struct Line<A> {
     pub(super) end: End,
 }
 
-/// What a call asks for, redacted: by this a call is found again.
+/// The redacted names and arguments of a call, which identify it in a replay.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -233,7 +233,7 @@ pub(super) struct Asked {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum End {
     Ok(Value),
-    /// Its answer is no JSON, or larger than what is written down.
+    /// Its answer is not JSON, or larger than a line may be.
     Lost,
     Error {
         #[serde(deserialize_with = "of_any_call")]
@@ -322,7 +322,7 @@ fn of_any_call<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<ToolErr
     error.map(Box::new).map_err(D::Error::custom)
 }
 
-/// The answer, redacted; `None` if it is no JSON, or a limit cuts something off.
+/// Returns the redacted answer, or `None` if it is not JSON, or a limit cuts a part off.
 fn whole<T: Serialize>(rules: &Rules, answer: &T) -> Option<Value> {
     /// How many places look as if something was cut there.
     fn cuts(json: &Value) -> usize {
@@ -334,7 +334,7 @@ fn whole<T: Serialize>(rules: &Rules, answer: &T) -> Option<Value> {
     (cuts(&shown) <= cuts(&answer)).then_some(shown)
 }
 
-/// The same words with the widest limits.
+/// Returns the rules with the widest limits.
 fn wide(rules: &Rules) -> Rules {
     let wide = rules.clone().with_max_string(1 << 16);
     wide.and_then(|rules| rules.with_max_depth(64))

@@ -133,7 +133,7 @@ impl<T: Send + 'static> Events<T> {
     ///
     /// # Panics
     ///
-    /// If the call has four listeners already: there is no room for another one.
+    /// If the call has four listeners already, which is the limit.
     #[track_caller]
     pub fn observe(&self, call: &mut ToolCall) -> Observation {
         let mut observation = call.observe();
@@ -216,7 +216,7 @@ impl<T> Clone for Events<T> {
     }
 }
 
-/// What was recorded, and a line for each event.
+/// Prints the recorded values, and a line for each event.
 impl<T: Debug> Debug for Events<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heard = lock(&self.shared.heard);
@@ -229,8 +229,8 @@ impl<T: Debug> Debug for Events<T> {
     }
 }
 
-/// What a call's record says at one moment: a copy of what its [`Observation`] gives, to be
-/// compared and printed.
+/// A copy of a call's record at one moment, as its [`Observation`] gives it, for comparing and
+/// printing.
 ///
 /// See the [module docs](super#events-and-the-record) for an example;
 /// [`Events::run`](super::Events::run) makes one at the end of a call.
@@ -257,7 +257,7 @@ pub struct RecordSnapshot {
     pub configured_timeout: Option<Duration>,
     /// [`Observation::output_bytes`]
     pub output_bytes: Option<u64>,
-    /// [`Observation::server`]: the one that the tool service has named.
+    /// [`Observation::server`]: the server that the tool service has named.
     pub server: Option<Arc<str>>,
 }
 

@@ -29,21 +29,21 @@ use super::{
 
 /// Layer that makes calls fail, at random and repeatably.
 ///
-/// What happens to a call is decided by the seed, the tool (its server and its name) and the number
-/// of the call among those of this tool: the same in each run, however the calls of different tools
-/// come in between. Calls of one tool that run at the same time are numbered as they come.
-/// [`MAX_TOOLS`] are counted one by one, and all further ones together.
+/// The fault of a call depends on the seed, the tool (its server and its name) and the number of
+/// the call among those of this tool. So it is the same in each run, in any order of the calls of
+/// different tools. Concurrent calls of one tool are numbered as they come. [`MAX_TOOLS`] tools are
+/// counted separately, and all others together.
 ///
 /// See the [module docs](crate#faults) for an example.
 ///
 /// # Order
 ///
-/// Innermost, directly around the tool: for the layers above it is the tool. Each attempt is a
+/// Innermost, directly around the tool: the outer layers see it as the tool. Each attempt is a
 /// call.
 ///
 /// # Errors
 ///
-/// Those of the faults, and of the tool, stamped with the call's names.
+/// The errors of the faults, and of the tool, stamped with the call's names.
 ///
 /// # Clone
 ///
@@ -74,8 +74,8 @@ impl FaultLayer {
     /// Sets the faults of one tool, by its own name or the flat one (`server__tool`), instead of
     /// those for all.
     ///
-    /// A name that no call has is no error, and nothing happens by it: [`injected`](Self::injected)
-    /// tells.
+    /// A name that no call has is not an error and has no effect; [`injected`](Self::injected)
+    /// shows that.
     pub fn with_tool(mut self, name: impl Into<Box<str>>, faults: Faults) -> Self {
         let name = name.into();
         self.tools.retain(|(other, _)| *other != name);
@@ -83,12 +83,12 @@ impl FaultLayer {
         self
     }
 
-    /// How many faults were injected so far, delays included.
+    /// Returns the number of injected faults so far, delays included.
     pub fn injected(&self) -> u64 {
         self.injected.load(Relaxed)
     }
 
-    /// What happens to this call.
+    /// Returns the fault of this call.
     fn next(&self, call: &ToolCall) -> Option<Happens> {
         let tool = hash(call);
         let n = self.number(tool);
@@ -97,8 +97,8 @@ impl FaultLayer {
         Some(happens.clone())
     }
 
-    /// Those by the flat name, which is of one server's tool; else those by the tool's own name,
-    /// which is shorter.
+    /// Returns the faults by the flat name, which is of one server's tool; else those by the tool's
+    /// own name, which is shorter.
     fn faults_of(&self, call: &ToolCall) -> &Faults {
         let named = self.tools.iter().filter(|(name, _)| call.is_named(name));
         let own = named.max_by_key(|(name, _)| name.len());
@@ -178,7 +178,7 @@ fn hash(call: &ToolCall) -> u64 {
 #[must_use]
 pub struct Faults(Vec<(f64, Happens)>);
 
-/// What happens to a call.
+/// The fault of a call.
 #[derive(Clone, Debug)]
 enum Happens {
     /// The tool is not called.
@@ -195,8 +195,8 @@ impl Faults {
         Self::default()
     }
 
-    /// Lets this happen instead of a call: **the tool is not called**. Whether the layers above
-    /// know that is up to the error: of a 429 they do, of a 502, a panic or a hang they do not.
+    /// Replaces a call by this step: **the tool is not called**. The error decides whether outer
+    /// layers know that: with a 429 they do, with a 502, a panic or a hang they do not.
     ///
     /// # Errors
     ///
@@ -205,9 +205,9 @@ impl Faults {
         self.with("fault", rate, Happens::Instead(step))
     }
 
-    /// Lets this happen after a call: **the tool runs to its end**, whatever its answer is, and the
-    /// caller gets this instead. It is what a layer that repeats calls has to be tested with. If
-    /// the error of the step says that the tool did not run, as a 429 does, whether it ran becomes
+    /// Runs this step after a call: **the tool runs to its end**, its answer is dropped, and the
+    /// caller gets this instead. Test layers that repeat calls with it. If the error of the step
+    /// says that the tool did not run, as a 429 does, whether it ran becomes
     /// [unknown](tower_toolcall::Execution::Unknown).
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl Faults {
         }
     }
 
-    /// What happens to a call that has drawn this number, from 0 to just below 1.
+    /// Returns the fault of a call that has drawn this number, from 0 to just below 1.
     fn at(&self, drawn: f64) -> Option<&Happens> {
         let mut below = 0.0;
         self.0.iter().find_map(|(rate, what)| {
@@ -274,7 +274,7 @@ impl<S> Fault<S> {
         self.inner.into_inner()
     }
 
-    /// Takes the instance that was polled, for a call that is delayed or whose answer is lost.
+    /// Takes the polled instance, for a call with a delay or a lost answer.
     fn late(&mut self, late: Late) -> Gated<S, Late>
     where
         S: Clone,
@@ -326,7 +326,7 @@ where
     }
 }
 
-/// Sends calls to the tool: all that no fault meets, or one that a fault meets.
+/// Sends calls to the tool: all calls without a fault, or one call with a fault.
 #[derive(Clone, Debug, Default)]
 struct Late {
     delay: Option<Duration>,

@@ -29,23 +29,21 @@ const NEAR: f64 = 0.65;
 /// How many tools are named that may have been meant.
 const MAX_NEAR: usize = 3;
 
-/// How many calls are compared with one whose tool is not known.
+/// The number of calls that are compared with a call of an unknown tool.
 const MAX_COMPARED: usize = 1_000;
 
-/// A tool that answers calls as they were answered when a [`Capture`](super::Capture) wrote them
-/// down.
+/// A tool that answers calls as a [`Capture`](super::Capture) has recorded them.
 ///
-/// See the [module docs](crate#capture-and-replay) for an example. A call is found by its
-/// server, its tool and its arguments, all of them redacted: two calls that differ only in a secret
-/// are one call. They are redacted by the rules that the call has when it is replayed: with other
-/// rules than it had when it was captured, it is not found if these hide something else. The same
-/// call is answered as often as it was written down, in that order. An error comes back with its
-/// kind, its status, its delay, and what it proves, as one of the call that is made now; a call
-/// that was dropped unfinished hangs, and one that panicked panics. Nothing waits for the time that
-/// the tool took.
+/// See the [module docs](crate#capture-and-replay) for an example. A call is found by its redacted
+/// server, tool and arguments: two calls that differ only in a secret are one call. The rules of
+/// the replayed call redact them. If these rules hide other parts than the rules at the capture,
+/// the call is not found. The same call is answered as often as it was recorded, in that order. An
+/// error comes back with its kind, its status, its delay, and its evidence, as an error of the
+/// current call. A call that was dropped unfinished hangs, and a call that panicked panics. The
+/// replay does not wait for the time that the tool took.
 ///
-/// Answers are JSON. For a stack whose answers are of another type, tower's `and_then` around the
-/// replay deserializes them, for example those of an MCP server:
+/// Answers are JSON. For a stack with answers of another type, deserialize them with tower's
+/// `and_then` around the replay, for example those of an MCP server:
 ///
 /// ```ignore
 /// let tools = Replay::from_lines(&lines)?.and_then(|answer| async move {
@@ -55,19 +53,19 @@ const MAX_COMPARED: usize = 1_000;
 /// });
 /// ```
 ///
-/// A record that a tool service writes on a call ([`Record`](tower_toolcall::Record)), for example
-/// that its answer is an error, is not replayed.
+/// The [`Record`](tower_toolcall::Record) that a tool service writes on a call, for example that
+/// its answer is an error, is not replayed.
 ///
 /// # Errors
 ///
-/// A call that was not written down, not so often, or without its answer, is
-/// [`Internal`](ErrorKind::Internal), which no layer repeats. The message names what is nearest to
-/// it: tools whose names are near, or else the arguments that differ from the nearest call of the
-/// tool, by their paths and without their values.
+/// A call that was not recorded, not so often, or without its answer, is
+/// [`Internal`](ErrorKind::Internal), which no layer repeats. The message names similar tools, or
+/// else the arguments that differ from the nearest call of the tool, by their paths and without
+/// their values.
 ///
 /// # Clone
 ///
-/// Clones share what is left.
+/// Clones share the remaining answers.
 #[derive(Clone)]
 pub struct Replay {
     calls: Arc<Mutex<Calls>>,
@@ -150,7 +148,7 @@ fn missing(what: &str) -> Step {
     Step::error(ToolError::new(ErrorKind::Internal, message))
 }
 
-/// What the replay has instead of this call.
+/// Returns the message for a call that is not in the replay.
 fn unknown(asked: &Asked, calls: &Calls) -> String {
     let name = asked.name();
     let is_of_tool = |known: &&Asked| (&known.server, &known.tool) == (&asked.server, &asked.tool);

@@ -18,11 +18,11 @@ use super::{
 /// A tool that follows a list, one [`Step`] for each call, and records the calls that it got.
 ///
 /// See the [module docs](super#a-scripted-tool) for an example. It is always ready, takes calls of
-/// any name, and returns the errors of its steps unchanged: the layers above add the names of the
+/// any name, and returns the errors of its steps unchanged: the outer layers add the names of the
 /// call.
 ///
 /// When the list is used up, a call fails with [`Internal`](ErrorKind::Internal), which no layer
-/// repeats and which says so. With [`then`](Self::then) it does something else.
+/// repeats. [`then`](Self::then) sets another step.
 ///
 /// For several tools make several scripts, and put them behind a router, or one
 /// [`Step::of`] that looks at the name.
@@ -59,21 +59,20 @@ impl<Res> Script<Res> {
         Self::new([]).then(step)
     }
 
-    /// Sets what is done with each call that comes when the list is used up. Default: it is an
-    /// error.
+    /// Sets the step of each call after the list is used up. Default: an error.
     #[must_use]
     pub fn then(self, step: Step<Res>) -> Self {
         self.set_then(step);
         self
     }
 
-    /// The same in the middle of a test, for the calls that come from now on.
+    /// Sets the [last step](Self::then) in the middle of a test, for the calls from now on.
     pub fn set_then(&self, step: Step<Res>) {
         lock(&self.list).then = Some(step);
     }
 
-    /// How many steps of the list are left. 0 at the end of a test: the tool was called as often as
-    /// expected.
+    /// Returns how many steps of the list are left. 0 at the end of a test means that the tool was
+    /// called as often as expected.
     pub fn left(&self) -> usize {
         lock(&self.list).steps.len()
     }

@@ -16,7 +16,7 @@ use tower_toolcall::{ErrorKind, ToolCall, ToolError};
 
 use super::script::Running;
 
-/// What a scripted tool does with one call: see [`Script`](super::Script).
+/// The answer of a scripted tool to one call: see [`Script`](super::Script).
 ///
 /// ```
 /// use std::time::Duration;
@@ -153,7 +153,7 @@ impl<Res> Step<Res> {
 }
 
 impl<Res> Act<Res> {
-    /// The end of the step; one that hangs has none.
+    /// Returns the end of the step; a hanging step has none.
     pub(super) fn perform(self, call: &ToolCall) -> Result<Res, ToolError> {
         match self {
             Self::Ok(answer) => Ok(answer),

@@ -43,7 +43,7 @@ pub(super) const MAX_BLOCKS: usize = 1024;
 #[must_use]
 pub struct Assembler {
     format: Format,
-    /// What is not in a block.
+    /// The fields outside of blocks.
     message: Map<String, Value>,
     blocks: Vec<Block>,
     bytes: u64,
@@ -91,7 +91,7 @@ impl Assembler {
         taken
     }
 
-    /// The turn. One whose stream broke off is [cut](Turn::is_cut), and has no
+    /// Returns the turn. If its stream broke off, the turn is [cut](Turn::is_cut), and without any
     /// [call](crate#calls-that-cannot-run) that may lack arguments.
     ///
     /// # Errors
@@ -502,7 +502,7 @@ fn is_blank(value: &Value) -> bool {
     value.is_null() || value.as_str().is_some_and(str::is_empty)
 }
 
-/// Sets what is not set yet.
+/// Sets a field that is not set yet.
 fn set(map: &mut Map<String, Value>, key: &str, value: &Value) {
     if map.get(key).is_none_or(is_blank) {
         map.insert(key.to_owned(), value.clone());

@@ -47,15 +47,15 @@ pub(super) const CUSTOM_TOOL_CALL: &str = "custom_tool_call";
 pub(super) enum End {
     /// The model said all that it wanted to.
     Whole,
-    /// It lacks its end, which the model may say if it is asked again.
+    /// The end is missing, and the model may add it if it is asked again.
     Cut,
-    /// It goes on when it goes back as it is.
+    /// The model continues when it gets the turn back unchanged.
     Paused,
-    /// It lacks its end, which no one will say: a filter has ended it, or a refusal.
+    /// The end is missing for good: a filter or a refusal has ended the turn.
     Filtered,
     /// A stream without an end.
     BrokenOff,
-    /// A stream of which something was not taken, wherever that belongs.
+    /// A stream with a refused chunk, in an unknown place.
     Holed,
 }
 
@@ -90,7 +90,7 @@ impl End {
 }
 
 impl Format {
-    /// What the model said, to go back before the results, and how it ended.
+    /// Returns the model's message, which goes back before the results, and how it ended.
     pub(super) fn said(self, value: &Value) -> Result<(Vec<Value>, End), TurnError> {
         check_depth(value)?;
         let (said, reason) = match self {
@@ -175,7 +175,7 @@ impl Format {
         said.first_mut()?.get_mut(key)?.as_array_mut()
     }
 
-    /// The call in an entry of that list, if it is one that a result answers.
+    /// Returns the call in an entry of that list, if a result answers it.
     pub(super) fn call(self, entry: &mut Value) -> Option<&mut Map<String, Value>> {
         let map = entry.as_object_mut()?;
         let is = |name| map.get("type").and_then(Value::as_str) == Some(name);
@@ -192,7 +192,7 @@ impl Format {
         }
     }
 
-    /// What a call says.
+    /// Returns the fields of a call.
     pub(super) fn fields(self, call: &Map<String, Value>) -> Fields {
         let is_custom = self.is_custom(call);
         let body = match self {
@@ -342,8 +342,8 @@ impl Format {
         }
     }
 
-    /// The content of a result with images in the provider's blocks, and what stands beside it;
-    /// `None` if there is no image that the provider takes. Of the rest there are texts.
+    /// Returns the content of a result with images in the provider's blocks, and the parts beside
+    /// it. `None` if the provider takes none of the images. Other parts become texts.
     ///
     /// A chat message of the role `tool` takes text only.
     pub(super) fn with_images(self, parts: Vec<ModelPart<'_>>) -> Option<(Value, Vec<Value>)> {
@@ -555,7 +555,8 @@ fn has_text(content: &Value) -> bool {
     content.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// What providers take back only with its end: the signature, or OpenAI's next item.
+/// Returns whether providers take the entry back only with its end: the signature, or OpenAI's next
+/// item.
 fn is_thought(entry: &Value) -> bool {
     entry["type"] == "thinking"
         || entry["type"] == "reasoning"

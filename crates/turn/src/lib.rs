@@ -122,49 +122,47 @@
 //! | `Bedrock` | `image` in the `toolResult` |
 //!
 //! They are PNG, JPEG, WebP and (but for Gemini) GIF, as their bytes show, of at most 5,000,000
-//! bytes of Base64. For any other, for one of a failed call, and for sounds, files and links there
-//! is a line: `[image left out: image/tiff, 67,500 bytes]`. An answer of another type has images if
-//! its [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts) has.
+//! bytes of Base64. Any other image, an image of a failed call, and sounds, files and links become
+//! a line: `[image left out: image/tiff, 67,500 bytes]`. Answers of other types have the images of
+//! their [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts).
 //!
-//! # What is changed in what the model said
+//! # Changes to the model's message
 //!
-//! Only what the provider would not take back:
+//! Only parts that the provider would refuse:
 //!
-//! - A missing, blank or repeated id: the call has a new one, in what the model said and in its
-//!   result. In Gemini, where calls without an id are matched by their order, a missing id stays
-//!   missing, and a blank one is taken out. Any other id goes back as it came.
-//! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take an object
-//!   only, OpenAI text only. Where there is no object in them, `{}` stands for them, and an empty
-//!   text for what is no text for a custom tool. Text that is no JSON goes back to OpenAI as it
-//!   came.
-//! - A missing or blank name becomes `unknown`. One with characters that no request may have, such
-//!   as `get weather?`, or too many, becomes one that fits, as [`Names`] makes it; the call keeps
-//!   what the model wrote.
-//! - Thinking or reasoning at the end of a response that lacks its end is left out: its signature
-//!   may be cut off too, and OpenAI asks for the item that follows it.
+//! - A missing, blank or repeated id: the call gets a new one, in the message and in its result. In
+//!   Gemini, where calls without an id are matched by their order, a missing id stays missing, and
+//!   a blank one is removed. Any other id goes back unchanged.
+//! - Arguments of another type than the format's: Anthropic, Gemini and Bedrock take only an
+//!   object, OpenAI only text. Arguments without an object become `{}`; those of a custom tool that
+//!   are not text become an empty text. Text that is not JSON goes back to OpenAI unchanged.
+//! - A missing or blank name becomes `unknown`. A name that is too long or has invalid characters,
+//!   such as `get weather?`, becomes a valid name made by [`Names`]; the call keeps the model's
+//!   name.
+//! - Thinking or reasoning at the end of an incomplete response is removed: its signature may be
+//!   cut off too, and OpenAI requires the item that follows it.
 //! - Blank text blocks, an empty list of `tool_calls`, fields of a chat message and of its calls
-//!   that are null (but for `content`), a message that says nothing, and the fields of a response
-//!   beside its role and content.
+//!   that are null (except `content`), an empty message, and the fields of a response beside its
+//!   role and content are removed.
 //!
 //! # Calls that cannot run
 //!
-//! A call whose arguments are no JSON object, or that has no name, is answered with
+//! A call without a name, or with arguments that are not a JSON object, is answered with
 //! [`InvalidInput`](tower_toolcall::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`].
 //! No layer sees it, so the turn emits `tool.rejected` for it, at INFO, and metrics do not count
-//! it. Blank arguments are none.
+//! it. Blank arguments count as none.
 //!
-//! A response that lacks its end may have lost arguments. So none of its calls runs without
-//! arguments, and the last one does not run at all: of an object that the limit of length has cut,
-//! providers send what there is, closed. In a stream that broke off a call runs if its arguments
-//! are JSON, which shows its own end; the text of a custom tool does not. Of a stream with a chunk
-//! that was refused no call runs.
+//! An incomplete response may have lost arguments. So none of its calls runs without arguments, and
+//! the last one does not run at all, because providers close an object that the limit of length has
+//! cut. In a stream that broke off, a call runs if its arguments are complete JSON; the text of a
+//! custom tool shows no end, so its call does not run. In a stream with a refused chunk no call
+//! runs.
 //!
 //! # Bounds
 //!
 //! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
-//! Arguments that come as text have at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values in
-//! all calls of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not
-//! parsed.
+//! Arguments in text have at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values over all calls
+//! of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
 //!
 //! # Features
 //!

@@ -20,7 +20,7 @@ use crate::{
     tools::{self, Names},
 };
 
-/// What a model sent in one response: its calls, and what has to go back with their results.
+/// A model's response: its calls, and the message that goes back with their results.
 ///
 /// See the [crate docs](crate) for an example.
 #[derive(Clone)]
@@ -37,28 +37,27 @@ pub struct Turn {
 struct Slot {
     /// As the provider knows it.
     id: Option<String>,
-    /// The same.
+    /// The name as the provider sent it.
     name: String,
     is_custom: bool,
     call: ToolCall,
-    /// Why it cannot run.
+    /// The reason why it cannot run.
     error: Option<ToolError>,
 }
 
 impl Turn {
-    /// Reads a whole response, or the message in it. A turn without calls is one too: the model has
-    /// ended.
+    /// Reads a whole response, or the message in it. A turn may have no calls: the model has ended.
     ///
     /// # Errors
     ///
-    /// If it is no response of this format, has more than [`MAX_CALLS`] calls, or is too deep to be
-    /// read. Bad arguments are no error: see [`invalid`](Self::invalid).
+    /// If it is not a response of this format, has more than [`MAX_CALLS`] calls, or is nested too
+    /// deeply. Bad arguments are not an error: see [`invalid`](Self::invalid).
     pub fn read(format: Format, response: &Value) -> Result<Self, TurnError> {
         let (said, end) = format.said(response)?;
         Self::of(format, said, end)
     }
 
-    /// Puts names of tools for those that the model knows. Names that are not in the map stay.
+    /// Replaces the model's names by names of tools. Names that are not in the map stay.
     pub fn with_names(mut self, names: &Names) -> Self {
         for slot in &mut self.slots {
             let tool = names.to_tool(&slot.name);
@@ -185,14 +184,14 @@ impl Turn {
         self.slots.iter().filter(runs).map(|slot| slot.call.clone())
     }
 
-    /// Why the other calls cannot run: their arguments are no JSON object, they have no name, or
-    /// the response ended within them. [`answer`](Self::answer) tells the model. Each error names
-    /// its tool and the id of its call.
+    /// Returns why the other calls cannot run: their arguments are not a JSON object, they have no
+    /// name, or the response ended within them. [`answer`](Self::answer) passes the errors to the
+    /// model. Each error names its tool and the id of its call.
     pub fn invalid(&self) -> impl Iterator<Item = &ToolError> {
         self.slots.iter().filter_map(|slot| slot.error.as_ref())
     }
 
-    /// How many calls the model made, those that cannot run included.
+    /// Returns how many calls the model made, including those that cannot run.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -370,11 +369,11 @@ impl Fields {
         };
         match end {
             End::Whole => false,
-            // Of calls that are streamed at once several may be without.
+            // Of calls that are streamed together several may lack arguments.
             _ if is_blank => true,
             // JSON shows its own end, a text does not.
             End::BrokenOff => self.is_custom,
-            // Providers close an object at the limit, and what is in it looks whole.
+            // Providers close an object at the limit, and its content looks whole.
             End::Cut | End::Paused | End::Filtered => is_last,
             End::Holed => true,
         }

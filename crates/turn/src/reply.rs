@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::{MAX_BYTES, MAX_CALLS, assembler::MAX_BLOCKS, format::LEVELS};
 
-/// What goes back to the provider after a turn: what the model said, and exactly one result for
-/// each of its calls.
+/// The reply to the provider after a turn: the model's message, and exactly one result for each of
+/// its calls.
 #[derive(Clone)]
 #[must_use]
 pub struct Reply {
@@ -15,15 +15,15 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// What the model said, with signatures and reasoning as it sent them: a message, or the output
-    /// items of a response.
+    /// Returns the model's message, with signatures and reasoning unchanged: a message, or the
+    /// output items of a response.
     pub fn said(&self) -> &[Value] {
         &self.said
     }
 
-    /// The results: a message for each (`OpenAiChat`), an item for each (`OpenAiResponses`), or one
-    /// message with all of them. Alone they are what a conversation needs that the provider stores
-    /// (`previous_response_id`).
+    /// Returns the results: a message for each (`OpenAiChat`), an item for each
+    /// (`OpenAiResponses`), or one message with all of them. A conversation that the provider
+    /// stores (`previous_response_id`) needs only these.
     pub fn results(&self) -> &[Value] {
         &self.results
     }
@@ -56,20 +56,20 @@ impl fmt::Debug for Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnError {
-    /// It is no response or message of the format.
+    /// The value is not a response or message of the format.
     NotATurn,
-    /// It has more than [`MAX_CALLS`] calls.
+    /// The turn has more than [`MAX_CALLS`] calls.
     TooManyCalls,
     /// A stream has more than [`MAX_BYTES`] bytes, or 1,024 blocks.
     TooLarge,
-    /// It is nested deeper than JSON parsers go: 128 levels.
+    /// The value is nested deeper than JSON parsers go: 128 levels.
     TooDeep,
 }
 
 impl fmt::Display for TurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotATurn => f.write_str("this is no response of a model in the given format"),
+            Self::NotATurn => f.write_str("this is not a model's response in the given format"),
             Self::TooManyCalls => write!(f, "the turn has more than {MAX_CALLS} tool calls"),
             Self::TooLarge => write!(
                 f,

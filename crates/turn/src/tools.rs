@@ -10,7 +10,7 @@ use tower_toolcall::router::Definition;
 
 use crate::format::Format;
 
-/// A tool as the model is told of it.
+/// The definition of a tool for the model.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ToolDefinition<'a> {
@@ -29,13 +29,13 @@ impl<'a> ToolDefinition<'a> {
         }
     }
 
-    /// Sets what the model is told of it.
+    /// Sets the description for the model.
     pub fn with_description(mut self, description: &'a str) -> Self {
         self.description = Some(description);
         self
     }
 
-    /// As most providers have it.
+    /// Returns the fields in the form of most providers.
     fn fields(self, names: &Names, schema_key: &str) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("name".into(), names.to_model(self.name).into());
