@@ -5,6 +5,7 @@
 //! | [`start`] | How do I build a stack, and why each layer? |
 //! | [`order`] | Which layer goes where? |
 //! | [`does_not_compile`] | What does the compiler mean? |
+//! | [`mistakes`] | What do others get wrong, and what forbids it here? |
 //! | [`testing`] | How do I test my tools, and my stack? |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
@@ -29,6 +30,9 @@ pub mod examples {}
 
 #[doc = include_str!("laws.md")]
 pub mod laws {}
+
+#[doc = include_str!("mistakes.md")]
+pub mod mistakes {}
 
 #[doc = include_str!("names.md")]
 pub mod names {}
