@@ -1,4 +1,4 @@
-//! What keyed layers tell calls apart by.
+//! The keys by which layers keep state for calls.
 
 pub(crate) mod keys;
 mod text;
@@ -11,9 +11,9 @@ use crate::call::{CallInfo, ToolCall, Whose, hash_of};
 
 /// Which calls share one state: one breaker, one cooldown. Looking a key up does not allocate.
 ///
-/// Keys are of the names that calls have: below an [`IdentityLayer`](crate::identity) those of
-/// tools that exist, above it and without it whatever callers write. Tools of a server whose list
-/// was not read yet share a key under `Tool` and `ToolName`.
+/// Keys are made of the names that calls have: inside an [`IdentityLayer`](crate::identity) those
+/// of existing tools, outside it and without it whatever callers write. Until the list of a server
+/// was read, its tools share a key under `Tool` and `ToolName`.
 ///
 /// ```
 /// use tower_toolcall::Key;
@@ -67,9 +67,8 @@ impl Key {
         Self::By(KeyFn(Arc::new(f)))
     }
 
-    /// A hash of what must not be kept as text, of a credential for example: calls with the same
-    /// hash share one state, whatever it was made of, so it should be one that tells credentials
-    /// apart.
+    /// Makes a key of a hash of something that must not be kept as text, such as a credential.
+    /// Calls with the same hash share one state, so the hash should distinguish credentials.
     ///
     /// ```
     /// use std::hash::{BuildHasher, RandomState};
@@ -84,8 +83,8 @@ impl Key {
         Self::Hashed(HashFn(Arc::new(f)))
     }
 
-    /// Returns this key, with a state of its own for each principal: the subject,
-    /// else the agent, else the session. Calls without a principal share one. For upstreams whose
+    /// Returns this key, with a separate state for each principal: the subject, else the agent,
+    /// else the session. Calls without a principal share one. For upstreams with a limit per user.
     /// limit is per user.
     ///
     /// ```
@@ -101,8 +100,9 @@ impl Key {
         Self::PerPrincipal(Arc::new(self))
     }
 
-    /// The hash of the call's key under this rule. It stands for the key: nobody can choose names
-    /// for their hashes, so of a million keys two are taken for one once in 40 million processes.
+    /// Returns the hash of the call's key under this rule. It stands for the key: callers cannot
+    /// choose names for their hashes, so of a million keys two collide once in 40 million
+    /// processes.
     #[inline]
     pub(crate) fn hash(&self, call: &CallInfo) -> u64 {
         match self {
@@ -255,7 +255,7 @@ mod tests {
         assert_ne!(Key::Server.hash(&call), Key::ToolName.hash(&call));
     }
 
-    /// The hash is all that tells keys apart.
+    /// Only the hash distinguishes keys.
     #[test]
     fn where_the_server_ends_and_whether_there_is_one_changes_the_hash() {
         let key = Key::default();

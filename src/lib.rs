@@ -84,13 +84,12 @@
 //!
 //! # Where to go on
 //!
-//! The [guide] builds the [stack from nothing][guide::start], and tells [which order][guide::order]
-//! its layers have, [what to do when it does not compile][guide::does_not_compile], and [how to
-//! test tools][guide::testing]. It says [what a stranger can do][guide::strangers], which
-//! [laws][guide::laws] the layers keep and by which test, how it is tested [beyond
-//! that][guide::reliability], what it [costs][guide::cost], what is [called what][guide::names] in
-//! other libraries, and [how it compares][guide::comparison]. There are [examples][guide::examples]
-//! that run.
+//! The [guide] builds the [stack from nothing][guide::start], explains the [order][guide::order] of
+//! its layers, [compiler errors][guide::does_not_compile], and [tests of tools][guide::testing]. It
+//! lists the limits of [untrusted callers][guide::strangers], the [guarantees][guide::laws] of all
+//! layers with their tests, [further tests][guide::reliability], the [cost][guide::cost], and
+//! [names in other libraries][guide::names], and [compares][guide::comparison] this crate with
+//! others. There are [examples][guide::examples] that run.
 //!
 //! # Layers
 //!
@@ -136,13 +135,13 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`tower-toolcall-mcp`](https://docs.rs/tower-toolcall-mcp), a crate | MCP servers as tools, also ones that die and come back; an MCP server whose tools run through a stack |
+//! | [`tower-toolcall-mcp`](https://docs.rs/tower-toolcall-mcp), a crate | MCP servers as tools, also ones that die and come back; a stack as an MCP server |
 //! | [`tower-toolcall-http`](https://docs.rs/tower-toolcall-http), a crate | HTTP endpoints as tools, by templates; files that describe tools; the token endpoint of an identity provider |
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
-//! | [`batch`] | many calls at once, or one after the other within a budget |
+//! | [`batch`] | many calls concurrently, or one after the other within a budget |
 //! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
 //! | [`serve`], [`grpc_status`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
-//! | [`reader`] | a deserializer whose errors are for people: for settings and files of your own |
+//! | [`reader`] | a deserializer with errors for people: for settings and files of your own |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
 //! | [`tower-toolcall-redis`](https://docs.rs/tower-toolcall-redis), a crate | breakers and rate limits that several processes share, over Redis or a store of yours |
 //! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
@@ -164,7 +163,7 @@
 //! | `settings` | [`settings`] (`humantime`) |
 //! | `axum` | [`serve`], without its server |
 //! | `tonic` | [`grpc_status`], without its server and client |
-//! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: so for a leaf of your own over reqwest, too |
+//! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: also for your own tool service over reqwest |
 //! | `reqwest` | recognises errors of reqwest by their types |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `anyhow` | tools that return `anyhow::Error` |

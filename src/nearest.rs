@@ -20,7 +20,7 @@ const MAX_WORK: usize = 1_000_000;
 /// The cost of looking at a name, whatever the result.
 const LOOK: usize = 24;
 
-/// The names nearest to one that does not exist.
+/// The names nearest to an unknown name.
 pub(crate) struct Nearest<'a> {
     asked: Letters<'a>,
     bare: Letters<'a>,
@@ -30,7 +30,7 @@ pub(crate) struct Nearest<'a> {
     work: usize,
 }
 
-/// In this order: a name that a server has chosen comes behind one that the program has.
+/// The order: a name from a server comes after a name of the program.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Near {
     distance: usize,
@@ -88,7 +88,7 @@ impl<'a> Nearest<'a> {
             name: flat.to_owned(),
         };
         let at = self.best.partition_point(|other| *other < near);
-        // The very name that was asked for is the one that is not there.
+        // The unknown name itself is not a suggestion.
         let is_shown = flat == self.asked.text
             || self.exact.as_deref() == Some(flat)
             || self.best.get(at) == Some(&near);
@@ -117,7 +117,7 @@ impl<'a> Nearest<'a> {
     }
 }
 
-/// Returns the known names that are nearest to one that does not exist, three at most, for
+/// Returns the known names that are nearest to an unknown name, three at most, for
 /// [`ToolError::with_near`](crate::ToolError::with_near).
 ///
 /// The names may come from servers: those that would not be shown as they are are left out, and the
@@ -198,7 +198,8 @@ fn slot(c: char) -> usize {
     c as usize % 64
 }
 
-/// Only what can be called as it is shown, and is no sentence: names come from servers.
+/// Returns whether a name can be called as it is shown, and is not a sentence, because names come
+/// from servers.
 fn is_showable(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
     name.chars().all(plain) && Short::name(name).to_string() == name
@@ -270,7 +271,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the letters tell never excludes a name that is near.
+        /// The bound by letters never excludes a near name.
         #[test]
         fn the_lower_bound_is_one(a in "[abc_é]{0,12}", b in "[abc_é]{0,12}") {
             let bound = Letters::of(&a).at_least(&Letters::of(&b));
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// So many names of a usual length are all looked at.
+    /// A list of this many names of a usual length is searched to its end.
     #[test]
     fn a_list_of_thousands_is_searched_to_its_end() {
         let mut nearest = Nearest::to("docs__serch_in_files", "serch_in_files");

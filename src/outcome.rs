@@ -1,7 +1,7 @@
-//! What a result means: the verdicts that breakers, retriers and rate-limit layers act on.
+//! The meaning of a result for breakers, retriers and rate-limit layers.
 //!
-//! A [`Classify`] looks at a result and never decides anything. Its three verdicts are separate:
-//! whether the result [counts](Count) for a breaker, whether the call may be
+//! A [`Classify`] looks at a result and never decides anything. A classification has three
+//! independent parts: whether the result [counts](Count) for a breaker, whether the call may be
 //! [repeated](Outcome::is_retryable), and whether it is a [rate limit](Outcome::is_rate_limited).
 //!
 //! # Example
@@ -74,15 +74,16 @@ pub enum Count {
     Success,
     /// The tool, or the way to it, is broken.
     Failure,
-    /// A failure that tells of the tool alone and not of its server: it counts where the key names
-    /// the tool, and is neutral for a breaker of a whole server.
+    /// A failure of the tool alone and not of its server: it counts where the key names the tool,
+    /// and is neutral for a breaker of a whole server.
     ToolFailure,
-    /// Tells nothing: the caller's mistake, a rate limit, a cancellation, our own rejection.
+    /// Says nothing of the tool: the caller's mistake, a rate limit, a cancellation, our own
+    /// refusal.
     #[default]
     Neutral,
 }
 
-/// The verdicts on one result. Opaque: made by its constructors, read by its getters.
+/// The classification of one result. Opaque: made by its constructors, read by its getters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
@@ -90,7 +91,7 @@ pub struct Outcome {
     retryable: bool,
     rate_limited: bool,
     reported: bool,
-    /// Whether what is reported is the caller's mistake.
+    /// The reported error is the caller's mistake.
     mistake: bool,
     weak: bool,
     retry_after: Option<Duration>,
@@ -221,7 +222,7 @@ impl Outcome {
         self.weak || self.reported
     }
 
-    /// Returns whether it is one that may be the tool's fault.
+    /// Returns whether it is a reported error that may be the tool's fault.
     pub(crate) const fn is_reported_failure(&self) -> bool {
         self.reported && !self.mistake
     }
@@ -234,7 +235,8 @@ impl Outcome {
             && !self.rate_limited
     }
 
-    /// What an answer is that is no success, and how observers say so; none for one that is.
+    /// Returns the error kind and name under which observers report this answer, or `None` for a
+    /// success.
     #[inline]
     pub(crate) const fn failure_of_answer(&self) -> Option<(ErrorKind, &'static str)> {
         Some(if self.is_success() {
@@ -258,20 +260,19 @@ impl Outcome {
         self.retry_after
     }
 
-    /// Returns whether the server asked for that delay: not if it is one that a layer has put on
-    /// this error.
+    /// Returns whether the server asked for that delay: not if a layer has put it on this error.
     pub(crate) fn is_hinted(&self, error: Option<&ToolError>) -> bool {
         let is_own = |e: &ToolError| e.has_own_delay() && e.retry_after() == self.retry_after;
         self.retry_after.is_some() && !error.is_some_and(is_own)
     }
 }
 
-/// Looks at a result and says what it means. Pure: no clock, no state, no decision.
+/// Classifies a result. Pure: no clock, no state, no decision.
 ///
 /// The attempts at a call share the classifier of a layer that repeats calls. So the services of
 /// [`retry`](crate::retry) and [`rate_limit`](crate::rate_limit) are `Send` only if it is `Sync`.
 pub trait Classify<Res> {
-    /// The verdicts on `result`.
+    /// Returns the classification of `result`.
     fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome;
 }
 

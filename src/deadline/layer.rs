@@ -52,17 +52,17 @@ impl Settings {
 }
 
 impl DeadlineLayer {
-    /// A layer that gives each call `budget` for everything below.
+    /// Makes a layer that gives each call `budget` for the inner layers and the tool.
     ///
-    /// A zero budget starts no call; [`Duration::MAX`] is no budget.
+    /// A zero budget starts no call; [`Duration::MAX`] means no budget.
     pub fn new(budget: Duration) -> Self {
         Self::with_budget(Some(budget))
     }
 
-    /// A layer without a budget of its own: it enforces the deadline that a call brings along, and
+    /// Makes a layer without its own budget: it enforces the deadline that a call brings along, and
     /// watches the caller's token. The [reserve](Self::with_reserve) is kept as well: with the
-    /// default one, a call whose deadline, set in this process, is 500 ms away or nearer is not
-    /// started.
+    /// default reserve, a call is not started if its deadline, set in this process, is at most 500
+    /// ms away.
     pub fn inherited() -> Self {
         Self::with_budget(None)
     }
@@ -77,11 +77,11 @@ impl DeadlineLayer {
         }
     }
 
-    /// Sets what is kept back from an outer deadline, so that its owner can finish in time. Default
-    /// 500 ms.
+    /// Sets the reserve that is kept back from an outer deadline, so that its owner can finish in
+    /// time. Default 500 ms.
     ///
-    /// From a deadline that came over a wire ([`ToolCall::tighten_from_wire`]) at most a tenth of
-    /// the time that it left is kept back: of 300 ms a call gets 270 ms.
+    /// From a deadline that came from a remote caller ([`ToolCall::tighten_from_wire`]) at most a
+    /// tenth of the remaining time is kept back: of 300 ms a call gets 270 ms.
     ///
     /// Inside a layer that drains its deadline (`with_drain`), no reserve is kept.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
@@ -89,9 +89,9 @@ impl DeadlineLayer {
         self
     }
 
-    /// When the call has to end, tells the tool to stop and waits at most this long for it, instead
-    /// of dropping its future at once. Default: no wait. Each call then allocates, for a token of
-    /// its own. See the [module docs](super#a-tool-that-is-told-to-stop).
+    /// When the call has to end, cancels its token and waits at most this long for the tool,
+    /// instead of dropping its future immediately. Default: no wait. Each call then allocates, for
+    /// its own token. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///
     /// # Errors
     ///

@@ -48,29 +48,31 @@
 //!
 //! # A tool that is told to stop
 //!
-//! With `with_drain` the inner future is not dropped at the deadline, or when the caller cancels:
-//! the call's token (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and
-//! the layer waits for the future to end, at most as long as that says. Permits and probes of
-//! layers below are held until then, as the tool may still be at work. Then the future is dropped.
+//! With `with_drain` the inner future is not dropped at the deadline, or when the caller cancels.
+//! The call's token (`ToolCall::cancellation`) fires for the tool and its tasks, and the layer
+//! waits for the future to end, for the time of `with_drain` at most. Permits and probes of inner
+//! layers are held until then, because the tool may still be at work. Then the future is dropped.
 //! The call ends with the same error in any case, later by the wait at most, so it may pass its
-//! deadline by that much. If the tool ends with a success meanwhile, or with an error that it has
-//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one
-//! that names a job that goes on: with such tools let a [`PollLayer`](crate::poll) wait below.
+//! deadline by that much.
 //!
-//! The token is a child of the caller's, so that it fires with that as well. Deadline and timeout
-//! layers below leave the deadline and the caller's token to this layer. They still enforce a limit
-//! of their own: a timeout, or a tighter deadline. A leaf that watches no token, such as that of an
-//! MCP server, which is told by the drop alone, is only waited for. Dropping the response future
-//! drops the inner one at once.
+//! If the tool ends with a success meanwhile, or with an error that it has
+//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable. Any answer counts as its end, even if it names a running job: for
+//! such tools let an inner [`PollLayer`](crate::poll) wait.
+//!
+//! The token is a child of the caller's, so that it fires with that as well. Inner deadline and
+//! timeout layers leave the deadline and the caller's token to this layer. They still enforce their
+//! own limits: a timeout, or a tighter deadline. A tool service that does not watch the token, such
+//! as that of an MCP server, which is notified by the drop, is only waited for. Dropping the
+//! response future drops the inner one immediately.
 //!
 //! # Errors
 //!
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
-//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline named as its limit for one that was,
-//! and [`Cancelled`](crate::ErrorKind::Cancelled). If a layer inside has repeated the call, the
-//! error of the last finished attempt is the source, and its code and message are the detail
-//! `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
+//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline as its limit for a call that was
+//! started, and [`Cancelled`](crate::ErrorKind::Cancelled). If an inner layer has repeated the
+//! call, the error of the last finished attempt is the source, and its code and message are the
+//! detail `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
 //! readiness error is the result of the call that meets it.
 //!
 //! # Cancel safety

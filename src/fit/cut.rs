@@ -51,7 +51,7 @@ impl Cut {
         self.max
     }
 
-    /// What a model may do to read more.
+    /// Returns the advice to a model for reading more.
     pub fn advice(&self) -> &str {
         &self.advice
     }
@@ -81,7 +81,7 @@ impl Cut {
         self.within(max, texts, |_| 1);
     }
 
-    /// The same to a number of characters of which some count more than once.
+    /// Shortens texts to a total cost, with a cost for each character.
     pub(crate) fn within(
         &self,
         max: usize,
@@ -125,7 +125,7 @@ impl Cut {
         }
     }
 
-    /// What the widest mark costs in a text of so many characters.
+    /// Returns the cost of the widest mark in a text of this many characters.
     pub(super) fn mark_cost(&self, chars: usize, cost: impl Fn(char) -> usize) -> usize {
         cost_of(&self.mark(chars, chars), cost)
     }

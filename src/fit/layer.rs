@@ -27,9 +27,9 @@ pub struct FitLayer {
 }
 
 impl FitLayer {
-    /// A layer that shortens answers to `max_chars` characters, the mark included. The mark has
-    /// about 60 characters, and with advice and a reference of the greatest length 620. Where there
-    /// is no room for more, nothing else is left of an answer.
+    /// Makes a layer that shortens answers to `max_chars` characters, the mark included. The mark
+    /// has about 60 characters, and with the longest advice and reference 620. If only the mark
+    /// fits, it replaces the answer.
     pub fn new(max_chars: usize) -> Self {
         Self {
             max_chars,

@@ -9,12 +9,12 @@
 //! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors
 //! of the call pass; their texts have limits of their own.
 //!
-//! | answer | what is cut |
+//! | answer | shortened part |
 //! |---|---|
 //! | `String`, `Cow<str>` | the text |
 //! | a JSON string | its text |
 //! | other JSON | data in Base64, which become a line each; then its long strings, all to one length, if it fits then; else the whole becomes a text, which is cut |
-//! | `McpAnswer` of `tower-toolcall-mcp` | its text blocks, as one text. An image counts as 4,000 characters, or a 50th of its Base64 if that is more; one that does not fit becomes a line. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
+//! | `McpAnswer` of `tower-toolcall-mcp` | its text blocks, as one text. An image counts as 4,000 characters, or a 50th of its Base64 if that is more; an image that does not fit becomes a line. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
 //! | `HttpAnswer` (crate `tower-toolcall-http`) | its body; kept headers that take more than half of the limit are left out, with a note |
 //! | numbers, `()` | nothing |
 //!

@@ -169,7 +169,7 @@ fn fits(text: &str, max_chars: usize) -> bool {
     text.len() <= max_chars || text.len() / 4 <= max_chars && text.chars().count() <= max_chars
 }
 
-/// What has no text to cut always fits.
+/// Types without text to cut always fit.
 macro_rules! fits {
     ($($type:ty)*) => {$(
         impl Shorten for $type {

@@ -3,8 +3,8 @@
 //! The functions are pure and total. They read no clock (`now` is an argument), and any input of a
 //! peer (40 digits, `NaN`, the year 9999, 16 MiB) gives a value or `None`. A value that does not
 //! parse is ignored and the next source is tried. A number of at most 64 digits that a [`Duration`]
-//! cannot hold gives the longest one. Nothing else is clamped: the layers decide what is too long
-//! to wait.
+//! cannot hold gives the longest one. Nothing else is clamped: the layers decide which wait is too
+//! long.
 //!
 //! | function | reads |
 //! |---|---|
@@ -49,13 +49,13 @@ pub use self::{
     time::{go_duration, rfc3339},
 };
 
-/// What a server asks of the next attempt.
+/// A server's advice for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hint {
-    /// How long to wait. Zero is "at once", or a moment that has passed.
+    /// The time to wait. Zero means immediately, or a moment that has passed.
     pub delay: Option<Duration>,
-    /// Whether to repeat the call at all; `None` if the server does not say.
+    /// Whether to repeat the call; `None` if the server does not say.
     pub retry: Option<bool>,
     /// Where the delay was read; without a delay, where `retry` was read.
     pub source: HintSource,

@@ -32,7 +32,7 @@ pub(super) fn saturating(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// A whole number; one that is too large is the largest.
+/// Reads a whole number. A number that is too large becomes the largest.
 fn digits(text: &str) -> Option<u64> {
     let is_number = (1..=MAX_NUMBER).contains(&text.len());
     let all = is_number && text.bytes().all(|b| b.is_ascii_digit());

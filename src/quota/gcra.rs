@@ -3,9 +3,9 @@
 //!
 //! A bucket of units is one number: the moment in which it is full again, if no more of them are
 //! taken. A call that takes units moves this moment on by the time in which they come back. It may
-//! be sent as soon as that moment is no further away than the time in which a whole bucket comes
-//! back, for then the units that it takes are there. A call that waits takes its units at once, so
-//! that its turn is known and comes in any case.
+//! be sent once that moment is at most the refill time of a whole bucket away, because then its
+//! units are there. A waiting call takes its units immediately, so that its turn is known and comes
+//! in any case.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::limit::{KeyQuota, Settings};
 use crate::{call::ToolCall, kit::registry::Registry};
 
-/// Reads what is left of the quotas of a layer.
+/// Reads the remaining units of the quotas of a layer.
 ///
 /// Cheap to clone. Keeps working when the layer and its services are gone.
 ///

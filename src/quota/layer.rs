@@ -46,7 +46,7 @@ impl QuotaLayer {
         settings.tools.names().and(settings.costs.names())
     }
 
-    /// A handle that reads what is left.
+    /// Returns a handle that reads the remaining units.
     pub fn handle(&self) -> QuotaHandle {
         self.quotas.clone()
     }

@@ -3,9 +3,9 @@
 //! A [`Quota`] is a bucket of units. A call takes one unit ([or more](QuotaBuilder::with_cost));
 //! units come back one by one at an even rate: 60 per minute are one per second. The bucket's size
 //! is the burst: the units that can be used together after a time without calls; by default as many
-//! as come back in a period. So in any span of time `t` calls are admitted for no more than
-//! `burst + units * t / period` units, and a call whose units are there passes immediately. Each
-//! tool of each server has a bucket of its own ([`Key`](crate::Key)).
+//! as come back in a period. So in any span of time `t` calls are admitted for at most `burst +
+//! units * t / period` units, and a call passes immediately if its units are there. Each tool of
+//! each server has its own bucket ([`Key`](crate::Key)).
 //!
 //! What happens to a call:
 //!
@@ -87,27 +87,26 @@
 //! [`RateLimited`](crate::ErrorKind::RateLimited), not started, with `retry_after`: the time until
 //! the call's units are there, if no other call takes them. It is a
 //! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it, no breaker counts it and
-//! no gate closes. [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code
+//! no cooldown begins. [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code
 //! [`QUOTA_IMPOSSIBLE`], not started, for a call that costs more than the burst: no wait would help
-//! it. [`Cancelled`](crate::ErrorKind::Cancelled) or
-//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, for one whose caller
-//! cancelled while it waited, or for which the service below became ready too late. Errors of the
-//! inner service pass, stamped with the call's names; an inner readiness error is the result of the
-//! call that meets it.
+//! it. [`Cancelled`](crate::ErrorKind::Cancelled), not started, if the caller cancelled during the
+//! wait; [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the inner
+//! service became ready too late. Errors of the inner service pass, stamped with the call's names;
+//! an inner readiness error is the result of the call that meets it.
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`Keys`](crate::Keys)). Those whose units are all there are
-//! evicted before others. A key that is evicted too early begins with a full bucket when it comes
-//! back. If there is no place, calls with new keys pass without a quota: one shared by all of them
-//! would let a caller who invents names use up that of others. So a key should be something that
-//! callers cannot invent, such as an agent that was authenticated, or a tool below an
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)). Keys with a full bucket are evicted before
+//! others. A key that is evicted too early begins with a full bucket when it comes back. If all
+//! places are taken, calls with new keys pass without a quota: in a shared bucket a caller who
+//! invents names would use up the units of others. So a key should be something that callers cannot
+//! invent, such as an agent that was authenticated, or a tool inside an
 //! [`IdentityLayer`](crate::identity).
 //!
 //! The calls of a key that wait are bounded by the longest wait: no more wait than have their turn
 //! within it. The time between two units is a whole number of nanoseconds, rounded up.
 //!
-//! A call whose turn has come is sent as soon as its future is polled and the service below is
+//! When its turn has come, a call is sent as soon as its future is polled and the inner service is
 //! ready. If that is late for several calls, they are sent together, although their turns came one
 //! after the other.
 //!

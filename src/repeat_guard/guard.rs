@@ -1,4 +1,4 @@
-//! Which calls are watched, by what they are known again, and what is made of their ends.
+//! The calls that are watched, their hashes, and the use of their ends.
 
 use std::{
     any::Any,
@@ -35,7 +35,7 @@ pub struct Rules {
     pub(super) limits: Limits,
     /// Arguments that are not compared.
     pub(super) ignored: Vec<Box<str>>,
-    /// Whether calls of a tool are watched; those of others are.
+    /// Whether calls of these tools are watched. Calls of other tools are.
     pub(super) tools: PerTool<bool>,
     pub(super) listener: Listener,
     pub(super) seed: RandomState,
@@ -90,7 +90,7 @@ impl Evict for Memory {
 pub(super) struct Watched {
     memory: Arc<Entry<Memory>>,
     call: u64,
-    /// Whether the caller has made it, and not a layer above that sends it again.
+    /// Set if the caller has made the call; not set if an outer layer sends it again.
     is_first: bool,
     below: Observation,
 }
@@ -193,9 +193,10 @@ fn counts(kind: ErrorKind) -> bool {
     matches!(kind, InvalidInput | NotFound | Denied | Failed | Reported)
 }
 
-/// Returns whether the same call may get another answer from who refused it: a layer that is full
-/// or has closed, unlike one that has judged the call itself. What a guard below refuses has been
-/// counted, and that a quota can never grant a call is told each time.
+/// Returns whether the same call may get another answer from the layer that refused it: from a
+/// layer that is full or has closed, but not from one that has judged the call itself. An inner
+/// guard has already counted the calls that it refuses. A quota reports each time that it can never
+/// grant a call.
 fn is_passing(error: &ToolError) -> bool {
     use ErrorKind::{Denied, InvalidInput, NotFound};
     let judged = matches!(error.kind(), InvalidInput | NotFound | Denied);

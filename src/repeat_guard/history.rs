@@ -16,7 +16,7 @@ pub(super) struct Limits {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With this hash of the answer; 0 of one that is not compared.
+    /// With this hash of the answer; 0 if it is not compared.
     Success(u64),
     /// With this hash of the error.
     Failure(u64),
@@ -58,7 +58,7 @@ impl Past {
         matches!(self.ending, Ending::Failure(_))
     }
 
-    /// What is left of its window.
+    /// Returns the rest of its window.
     fn left(&self, now: Duration, limits: Limits) -> Option<Duration> {
         let left = (self.at + limits.window).saturating_sub(now);
         (!left.is_zero()).then_some(left)

@@ -15,13 +15,14 @@
 //!   full or has closed (a breaker, a limit, a deadline) count neither way: the same call may well
 //!   succeed later. A refusal because of the call itself does count: wrong arguments (`validate`),
 //!   an unknown name (a router), a tool that is denied (`policy`).
-//! - **It succeeds**: its failures are forgotten. If that is news, because its last end or its last
-//!   answer was another one, or is not remembered, all other calls of the caller are counted anew:
-//!   an edit between two runs of the same tests may have changed what the tests say. A success that
-//!   is no news changes nothing for others, so a loop of several calls (read, edit, read, edit) is
-//!   found as well. A call that succeeds as often in a row with the same answer, with nothing new
-//!   in between, is the event `tool.repeated` and passes. Answers are compared by a hash: text,
-//!   JSON, and [known](crate::answer::KnownAnswer) types, such as those of MCP and HTTP tools;
+//! - **It succeeds**: its failures are forgotten. A success is news if the call's last end or
+//!   answer was another one, or is not remembered. Then all other calls of the caller are counted
+//!   anew: an edit between two runs of the same tests may have changed what the tests say. A
+//!   success without news changes nothing for others, so a loop of several calls (read, edit, read,
+//!   edit) is found as well. A call that succeeds as often in a row with the same answer, with
+//!   nothing new in between, is the event `tool.repeated` and passes. Answers are compared by a
+//!   hash: text, JSON, and [known](crate::answer::KnownAnswer) types, such as those of MCP and HTTP
+//!   tools;
 //!   answers of other types all count as equal. Those with
 //!   an equal beginning count as equal, too: the first 16 KiB are compared, and the length of a
 //!   text. Of MCP's results the content, the structured content and `isError` are compared, `_meta`
@@ -30,13 +31,13 @@
 //!   [`with_tool`](RepeatGuardBuilder::with_tool).
 //! - **It fails with another error, or with other arguments**: this is counted by itself. Errors
 //!   are compared by kind and message; answers that the classifier takes for errors by kind alone,
-//!   as their text is not known here. Exempt tools whose such answers make progress
+//!   because their text is not known here. If such answers of a tool make progress, exempt it
 //!   ([`with_tool`](RepeatGuardBuilder::with_tool)).
 //! - **Its future is dropped, or panics**: this counts neither way.
 //!
-//! A call is let through again after the window ([`with_window`](RepeatGuardBuilder::with_window)):
-//! once, and if it fails again it is refused for as long again. So one that would succeed by now is
-//! never refused for longer than that, whatever is sent meanwhile: a refusal does not extend it.
+//! A call passes again after the window ([`with_window`](RepeatGuardBuilder::with_window)): once,
+//! and if it fails again it is refused for as long again. So a call that would now succeed is never
+//! refused for longer than that, whatever is sent meanwhile: a refusal does not extend it.
 //!
 //! # Whose calls
 //!
@@ -51,14 +52,14 @@
 //!
 //! # Order
 //!
-//! Below trace and metrics, which see the refusal; outside of `validate`, so that arguments are
-//! compared as the model wrote them, and wrong ones that it sends again are refused here. Above all
-//! that repeats calls: what a layer above sends again ([`attempt`](crate::ToolCall::attempt)
-//! above 1) is neither refused nor counted as the caller's, unless it succeeds; what a retrier
-//! sends again that does not count attempts is taken for the caller's. Below an [identity
+//! Inside trace and metrics, which see the refusal; outside `validate`, so that arguments are
+//! compared as the model wrote them, and wrong ones that it sends again are refused here. Outside
+//! all that repeats calls. If an outer layer repeats a call ([`attempt`](crate::ToolCall::attempt)
+//! is more than 1), the guard neither refuses it nor counts it as the caller's, unless it succeeds.
+//! A retrier that does not count attempts looks like the caller. Inside an [identity
 //! layer](crate::identity), so that a tool has one name.
 //!
-//! It is always ready: a refusal comes at once, also while the service below is not ready, and
+//! It is always ready: a refusal comes immediately, even while the inner service is not ready, and
 //! gives back what was reserved there. A call that had to wait for readiness is judged again when
 //! it is about to run.
 //!
@@ -136,14 +137,13 @@
 //! # Bounds
 //!
 //! Of each principal the last 8 different calls are remembered, in about 700 bytes and up to 100
-//! characters of the last error for each that is refused; so cycles of up to 8 calls are found.
-//! Arguments are not kept: the hash stands for them, made with a random seed of the layer, so that
-//! nobody can choose arguments for it. Another call has the hash of one of these 8 once in 10¹⁸
-//! times.
+//! characters of the last error for each refused call; so cycles of up to 8 calls are found.
+//! Arguments are not kept, only a hash with a random seed of the layer, so that callers cannot
+//! choose arguments for a hash. Another call has the hash of one of these 8 once in 10¹⁸ times.
 //!
 //! At most 10,000 principals are kept ([`Keys`](crate::Keys)), those without a recent failure are
 //! evicted first, and an evicted principal is counted anew. If all places are taken, calls of new
-//! principals are not watched. Calls whose arguments are nested too deeply to be sent
+//! principals are not watched. Calls with arguments that are nested too deeply to be sent
 //! ([`MAX_DEPTH`](crate::MAX_DEPTH)) are not watched either.
 //!
 //! # Cancel safety

@@ -15,7 +15,7 @@ pub type RepeatGuard<S, C = ByError> = Gated<S, RepeatGuardLayer<C>>;
 /// Response future for [`RepeatGuard`].
 pub type ResponseFuture<S, F, C> = Flow<S, F, Held<Repeatable<C>>>;
 
-/// What a call is compared with, if it is watched.
+/// The values to compare a call with, if it is watched.
 pub struct Repeatable<C> {
     watched: Option<Watched>,
     classifier: C,

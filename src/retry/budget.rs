@@ -103,8 +103,8 @@ impl RetryBudget {
         }))
     }
 
-    /// A budget of the same size for a key. Of the calls so far only the one that asks for a retry
-    /// counts, because those of the key are not known apart from the others.
+    /// Makes a budget of the same size for a key. Of the calls so far only the call that asks for a
+    /// retry counts, because earlier calls were not counted by key.
     fn of_key(&self, now: Instant) -> Self {
         let own = Self::unchecked(self.0.per_million, self.0.minimum);
         own.deposit(|| now);
@@ -167,7 +167,7 @@ pub(super) struct Budgets {
     pub(super) total: Option<RetryBudget>,
     keys: Keys,
     of_keys: Registry<KeyBudget>,
-    /// Whether a retry was asked for: before that no call of a key has to be counted.
+    /// Set once a retry was asked for: before that no call of a key has to be counted.
     is_used: Arc<AtomicBool>,
 }
 

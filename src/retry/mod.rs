@@ -6,37 +6,37 @@
 //! delay that the server asks for wins over these. The last error is returned, with the number of
 //! attempts.
 //!
-//! **May it run twice?** A call of a tool that nobody has marked as safe is rarely repeated:
+//! **May it run twice?** A call of a tool that is not marked as safe is rarely repeated:
 //!
 //! | after | safe | nothing said | [`Unsafe`](crate::ReplaySafety::Unsafe) |
 //! |---|---|---|---|
 //! | a timeout, a 5xx, a connection lost in mid-call: the tool may have run | repeated | not | not |
-//! | an error of the leaf's that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own wire; a refused connection of a leaf that is a [transport](crate::transport) | repeated | repeated | repeated |
-//! | a 503 with `Retry-After` on the leaf's own wire | repeated | repeated | not |
+//! | a tool service's error that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own connection; a refused connection of a tool service that is a [transport](crate::transport) | repeated | repeated | repeated |
+//! | a 503 with `Retry-After` on the tool service's own connection | repeated | repeated | not |
 //! | a [job](crate::poll) that still runs: the next attempt waits for it, and starts none | repeated | repeated | repeated |
 //! | an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new), or by a [classifier](crate::outcome) | not | not | not |
 //! | the refusal of a layer of this crate | not | not | not |
 //!
-//! Safe is what is said by [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
-//! by a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), by an [identity
-//! layer](crate::identity) whose server is trusted, or assumed by the policy
+//! A call is safe if [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety) says so,
+//! or a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), or an [identity
+//! layer](crate::identity) of a trusted server, or if the policy assumes it
 //! ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A
 //! refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
 //! result, never silence. The error of a call that was not declared safe says so in its detail
 //! `retry_refused`.
 //!
-//! **How many at once?** A [`RetryBudget`] for each tool bounds the retries of its calls to a fifth
-//! of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times the
-//! calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of one
-//! server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
+//! **How many together?** A [`RetryBudget`] for each tool bounds the retries of its calls to a
+//! fifth of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times
+//! the calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of
+//! one server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
 //! together.
 //!
-//! Layers do not know each other: where a failure has just opened the breaker below, the retry
-//! layer still waits for the next attempt. Its refusal is no attempt: the result is the tool's last
-//! error, with the breaker's remaining time as `retry_after` if it has none, and the refusal's code
-//! among its details. (Inside tower's layer, the refusal.) If the breaker lets calls [wait for a
-//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait), an attempt does so as
-//! well, until the deadline at most.
+//! Layers do not know each other: after a failure has just opened an inner breaker, the retry layer
+//! still waits for the next attempt. The breaker's refusal does not count as an attempt: the result
+//! is the tool's last error, with the breaker's remaining time as `retry_after` if it has none, and
+//! the refusal's code among its details. (Inside tower's layer, the refusal.) If the breaker lets
+//! calls [wait for a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait), an
+//! attempt does so as well, until the deadline at most.
 //!
 //! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that
 //! failed is dropped before the wait for the next one. A cancellation token on the call, and its

@@ -18,7 +18,7 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// Whether and when a call is repeated. See the [module docs](super).
+/// The rules for when a call is repeated. See the [module docs](super).
 ///
 /// It keeps no state of a call, so it is a [`tower::retry::Policy`] as well (feature `tower`).
 #[derive(Clone)]
@@ -134,11 +134,12 @@ impl<C> RetryPolicy<C> {
     }
 
     /// Leaves rate limits to other layers: a result that the classifier takes for a rate limit is
-    /// never repeated, but returned immediately, with its `retry_after`. For a stack whose
-    /// rate-limit layer [fails fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast)
-    /// below this one, so that the call that meets the limit fails as fast as those after it.
-    /// (Refusals of that layer are never repeated.) Default: rate limits are repeated, unless a
-    /// rate-limit layer above waits them out.
+    /// never repeated, but returned immediately, with its `retry_after`. For a stack with an inner
+    /// rate-limit layer that [fails
+    /// fast](crate::rate_limit::RateLimitBackoffBuilder::with_fail_fast), so that the call that
+    /// meets the limit fails as fast as those after it. (Refusals of that layer are never
+    /// repeated.) Default: rate limits are repeated, unless an outer rate-limit layer waits them
+    /// out.
     ///
     /// ```
     /// use tower::ServiceBuilder;
@@ -422,7 +423,7 @@ impl Settings {
             ReplaySafety::Unsafe => false,
             ReplaySafety::Unknown => self.assumes_safe,
         };
-        // After one that has left a job, the next attempt waits for that job and starts nothing.
+        // If the attempt left a job, the next attempt waits for that job and starts nothing.
         if !not_started && !may_run_twice && call.job_after(error).is_none() {
             return Err(match safety {
                 ReplaySafety::Unsafe => RetryRefusal::Unsafe,

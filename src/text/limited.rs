@@ -50,7 +50,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(
     }
 }
 
-/// What is left for the whole value, and whether it was too deep.
+/// The budget of the whole value, and whether it was too deep.
 struct Budget {
     nodes: Cell<usize>,
     too_deep: Cell<bool>,
@@ -82,7 +82,7 @@ struct Limits<'n> {
     /// How many levels may still follow.
     levels: usize,
     wrappers: usize,
-    /// It is a [`PRIVATE`] struct, which without its one member is nothing.
+    /// Set for a [`PRIVATE`] struct, which is empty without its one member.
     whole: bool,
     budget: &'n Budget,
 }
@@ -97,7 +97,7 @@ impl<'n> Limits<'n> {
         }
     }
 
-    /// What is left for one more member, if there is a place for it.
+    /// Returns the limits of one more member, if there is a place for it.
     fn member(self) -> Option<Self> {
         if self.whole {
             return Some(self);
@@ -108,7 +108,7 @@ impl<'n> Limits<'n> {
         (left > 0).then(|| Self::new(levels, self.budget))
     }
 
-    /// The same for what is inside a wrapper.
+    /// Returns the limits inside a wrapper.
     fn wrapped(self) -> Option<Self> {
         let wrappers = self.budget.below(self.wrappers)?;
         Some(Self { wrappers, ..self })
@@ -136,7 +136,7 @@ impl<T: Serialize + ?Sized> Serialize for Below<'_, '_, T> {
 struct Limited<'n, S> {
     to: S,
     limits: Limits<'n>,
-    /// Of a map: what is left for the value whose key was given on.
+    /// Of a map: the limits of the value for the last key.
     value: Option<Limits<'n>>,
 }
 

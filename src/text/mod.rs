@@ -247,14 +247,14 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
-    /// What `value` prints, its first `max` bytes at the most.
+    /// Prints `value`, its first `max` bytes at the most.
     pub(crate) fn print(max: usize, value: &dyn fmt::Display) -> String {
         let mut text = String::new();
         Self::append(&mut text, max, value);
         text
     }
 
-    /// The same behind a text.
+    /// Prints `value` after a text.
     pub(crate) fn append(text: &mut String, max: usize, value: &dyn fmt::Display) {
         let mut out = Self {
             max: text.len() + max,

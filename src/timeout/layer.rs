@@ -164,7 +164,7 @@ impl TimeoutLayer {
     ///
     /// # Errors
     ///
-    /// If the fraction is not above 0 and at most 1. With 1 only a call is slow whose answer came
+    /// If the fraction is not above 0 and at most 1. With 1 a call is slow only if its answer came
     /// so late that the timer would have ended it.
     pub fn with_slow_fraction(self, fraction: f64) -> Result<Self, ConfigError> {
         let reason = format!("{fraction} is not above 0 and at most 1");
@@ -191,9 +191,9 @@ impl TimeoutLayer {
         Ok(self.edit(|s| s.idle = Some(idle)))
     }
 
-    /// When the time is up, tells the tool to stop and waits at most this long for it, instead of
-    /// dropping its future at once. Default: no wait. Each call then allocates, for a token of its
-    /// own. See the [module docs](super#a-tool-that-is-told-to-stop).
+    /// When the time is up, cancels the call's token and waits at most this long for the tool,
+    /// instead of dropping its future immediately. Default: no wait. Each call then allocates, for
+    /// its own token. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///
     /// # Errors
     ///

@@ -7,17 +7,17 @@
 //!
 //! The timeout is the call's own, else its tool's (by a [function](TimeoutLayer::with_timeout_fn),
 //! else by [name](TimeoutLayer::with_tool)), else the layer's (30 s by default), and never reaches
-//! past the call's deadline. A deadline whose [layer](crate::deadline) waits for the tool
-//! (`with_drain`) is left to that layer. The clock starts when the call first waits: a call that
-//! answers at once reads no clock and makes no timer. A deadline that has passed already ends the
-//! call as soon as it waits; to refuse such a call before it starts is the work of
+//! past the call's deadline. If a [deadline layer](crate::deadline) waits for the tool
+//! (`with_drain`), its deadline is left to it. The clock starts when the call first waits: a call
+//! that answers immediately reads no clock and makes no timer. A deadline that has passed already
+//! ends the call as soon as it waits. To refuse such a call before it starts, use
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer).
 //!
 //! # Order
 //!
-//! Below a retry layer, so that it bounds one attempt; above
-//! [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer). It bounds a call, not the wait until a
-//! service below is ready: [`DeadlineLayer`](crate::deadline::DeadlineLayer) bounds both.
+//! Inside a retry layer, so that it bounds one attempt; outside
+//! [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer). It bounds a call, not the wait until
+//! the inner service is ready: [`DeadlineLayer`](crate::deadline::DeadlineLayer) bounds both.
 //!
 //! # Example
 //!
@@ -54,20 +54,21 @@
 //!
 //! # A tool that is told to stop
 //!
-//! With `with_drain` the inner future is not dropped when the time is up: the call's token
-//! (`ToolCall::cancellation`) fires, as the tool and what it has spawned see, and the layer waits
-//! for the future to end, at most as long as that says. Permits and probes of layers below are held
-//! until then, as the tool may still be at work. Then the future is dropped. The call ends with the
-//! same error in any case, later by the wait at most, so it may pass its deadline by that much. If
-//! the tool ends with a success meanwhile, or with an error that it has
-//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable: nobody repeats its work. Any answer counts as its end, also one
-//! that names a job that goes on: with such tools let a [`PollLayer`](crate::poll) wait below.
+//! With `with_drain` the inner future is not dropped when the time is up. The call's token
+//! (`ToolCall::cancellation`) fires for the tool and its tasks, and the layer waits for the future
+//! to end, for the time of `with_drain` at most. Permits and probes of inner layers are held until
+//! then, because the tool may still be at work. Then the future is dropped. The call ends with the
+//! same error in any case, later by the wait at most, so it may pass its deadline by that much.
 //!
-//! The token is a child of the caller's, so that it fires with that as well. Deadline layers below
-//! that have no such wait end the call when it fires. A leaf that watches no token, such as that of
-//! an MCP server, which is told by the drop alone, is only waited for. Dropping the response future
-//! drops the inner one at once.
+//! If the tool ends with a success meanwhile, or with an error that it has
+//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
+//! has run and is not retryable. Any answer counts as its end, even if it names a running job: for
+//! such tools let an inner [`PollLayer`](crate::poll) wait.
+//!
+//! The token is a child of the caller's, so that it fires with that as well. Inner deadline layers
+//! without such a wait end the call when it fires. A tool service that does not watch the token,
+//! such as that of an MCP server, which is notified by the drop, is only waited for. Dropping the
+//! response future drops the inner one immediately.
 //!
 //! # Errors
 //!
@@ -82,8 +83,8 @@
 //!
 //! # Panics
 //!
-//! A call that has to wait panics outside a tokio runtime, in one without the time driver, or in
-//! one that is being shut down.
+//! A call that has to wait panics outside a tokio runtime, in a runtime without the time driver, or
+//! while the runtime shuts down.
 //!
 //! # Tests with a paused clock
 //!
@@ -98,9 +99,9 @@
 //! # Differences from `tower::timeout`
 //!
 //! The error is a [`ToolError`](crate::ToolError), not a box. A call takes its place at a timer
-//! only when it waits, and those that wait on one thread share one: threads do not contend for the
-//! runtime's list of timers twice per call. A busy inner future cannot starve it. On expiry the
-//! inner future is dropped at once.
+//! only when it waits, and waiting calls of one thread share a timer: threads do not contend for
+//! the runtime's list of timers twice per call. A busy inner future cannot starve it. On expiry the
+//! inner future is dropped immediately.
 
 mod layer;
 mod timed;

@@ -49,7 +49,7 @@ pub struct Timed {
     part: Option<Part>,
     timeout: Duration,
     deadline: Option<Instant>,
-    /// Whether an outer layer enforces the deadline, if there is one.
+    /// Set if an outer layer enforces the deadline.
     is_owned: bool,
     is_untrusted: bool,
     /// When the call began to wait.
@@ -67,7 +67,7 @@ struct Part {
 /// The settings of a layer that sets more than timeouts.
 #[derive(Debug)]
 enum Own {
-    /// They only say what is reported.
+    /// Settings that only affect reports.
     Told(Arc<Settings>),
     Bounds(Box<Rare>),
 }

@@ -20,7 +20,7 @@ const MAX_VALUE: usize = 4_096;
 /// Has milliseconds, whatever it is called.
 const OF_AWS: &str = "x-amz-retry-after";
 
-/// What the headers of an answer that refuses (429, 503, 403 ...) say.
+/// Reads the headers of an answer that refuses (429, 503, 403 ...).
 ///
 /// The first of these that can be read:
 ///
@@ -31,12 +31,12 @@ const OF_AWS: &str = "x-amz-retry-after";
 ///    policy where `t` is missing. Also its form up to -07: `limit=100, remaining=0, reset=5`.
 /// 3. `RateLimit-Reset`, if `RateLimit-Remaining` is 0 or missing.
 /// 4. All other headers about a limit's reset: `X-RateLimit-Reset`, `x-ratelimit-reset-tokens`,
-///    `anthropic-ratelimit-requests-reset` ...: the longest of those whose limit is used up; if
-///    none says so, of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds
-///    (over 10¹¹), a number of seconds, [`go_duration`](super::go_duration),
-///    [`rfc3339`](super::rfc3339) or an HTTP date.
+///    `anthropic-ratelimit-requests-reset` ...: the longest of the limits that are used up; if none
+///    says so, of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds (over
+///    10¹¹), a number of seconds, [`go_duration`](super::go_duration), [`rfc3339`](super::rfc3339)
+///    or an HTTP date.
 ///
-/// `x-should-retry` is the verdict, with or without a delay.
+/// `x-should-retry` decides about retries, with or without a delay.
 ///
 /// Moments count from the answer's `Date`, if it has one, else from `now`. One that has passed is
 /// zero.

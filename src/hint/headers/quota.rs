@@ -10,15 +10,15 @@ use crate::hint::{
     time::{go_duration, rfc3339},
 };
 
-/// What is known of one limit.
+/// The facts about one limit.
 pub(super) struct Limit {
-    /// Whether it is used up; `None` if the headers do not say.
+    /// Set if it is used up; `None` if the headers do not say.
     pub(super) exhausted: Option<bool>,
     pub(super) wait: Duration,
 }
 
-/// Returns how long to wait by the headers of an answer. If it refuses, some limit is used up:
-/// perhaps one whose headers do not say so.
+/// Returns how long to wait by the headers of an answer. If it refuses, some limit is used up,
+/// perhaps without a header that says so.
 pub(super) fn wait(
     headers: &HeaderMap,
     clock: SystemTime,
@@ -49,8 +49,8 @@ fn longest(limits: Vec<Limit>, is_refused: bool) -> Option<Duration> {
     known.or(silent.filter(|_| is_refused))
 }
 
-/// `RateLimit`; or all limits whose headers have the word `reset` in their names:
-/// `x-ratelimit-reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-tokens-reset`,
+/// Returns the limit of `RateLimit`; or all limits with the word `reset` in the names of their
+/// headers: `x-ratelimit-reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-tokens-reset`,
 /// `x-rate-limit-reset` ...
 fn limits(headers: &HeaderMap, clock: SystemTime, source: HintSource) -> Vec<Limit> {
     if source == HintSource::RateLimit {
