@@ -272,7 +272,7 @@ pub fn json_bytes<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Res
     json_size(value, max, <[u8]>::len)
 }
 
-/// The same in characters.
+/// Returns the size of a value as JSON, in characters.
 pub(crate) fn json_chars<T: Serialize + ?Sized>(value: &T, max: u64) -> serde_json::Result<u64> {
     // All bytes of UTF-8 but those that continue a character.
     let begins = |byte: &&u8| **byte & 0xC0 != 0x80;
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(shown, "Some(Answer(23 bytes))");
     }
 
-    /// X5: what is no text of MCP's.
+    /// X5: answers that are not a text of MCP's.
     #[test]
     fn answers_become_text_for_the_model() {
         assert_eq!("as it is\n".model_text(), "as it is\n");

@@ -1,9 +1,9 @@
 //! A layer that turns a panicking tool into an error.
 //!
-//! Without it a panic goes up through every layer and ends the task that awaits the call. With it,
-//! innermost, the panic is [`ErrorKind::Panicked`] for every layer above:
-//! it counts for the breaker, is measured, and becomes a result. The panic hook still runs, so the
-//! panic is printed as always. Dropping the response future drops the inner one.
+//! Without it a panic unwinds through every layer and ends the task that awaits the call. With it
+//! as the innermost layer, outer layers get [`ErrorKind::Panicked`]: it counts for the breaker, is
+//! measured, and becomes a result. The panic hook still runs, so the panic is printed as always.
+//! Dropping the response future drops the inner one.
 //!
 //! # Order
 //!
@@ -39,7 +39,7 @@
 //!
 //! # Clone
 //!
-//! There is no state to share.
+//! Clones share nothing.
 
 use std::{
     any::Any,
@@ -136,8 +136,8 @@ pin_project! {
     }
 }
 
-/// Drops the tool's future, which may panic: one that did may do it again, and one that was given
-/// up must not take those with it that gave it up.
+/// Drops the tool's future. The drop may panic, as a poll may have done before, and must not end
+/// the task that drops the call.
 fn discard<F>(mut fut: Pin<&mut Option<F>>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| fut.set(None))) {
         forget(payload);

@@ -45,7 +45,7 @@
 //!
 //! # Clone
 //!
-//! There is no state to share.
+//! Clones share nothing.
 
 use std::{any::type_name, fmt};
 

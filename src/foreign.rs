@@ -32,7 +32,7 @@ impl<T: Copy> Chain<T> {
         Self(OnceLock::new())
     }
 
-    /// Adds a value, unless there is one that `is_same`. `false`: the list is full.
+    /// Adds a value, unless another one `is_same`. `false`: the list is full.
     pub(crate) fn add(&self, value: T, is_same: impl Fn(&T) -> bool) -> bool {
         let mut end = self;
         for _ in 0..MAX_KNOWN {

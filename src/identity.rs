@@ -19,8 +19,8 @@
 //!   stay as they are.
 //! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer
 //!   may stand in a stack twice, and at a bridge as well.
-//! - A server that is known and whose list was never read is not unknown: its calls go on, under
-//!   [one key](crate::Identity::unlisted) whatever tool they name.
+//! - A known server is not unknown because its list was never read: its calls go on, under [one
+//!   key](crate::Identity::unlisted) whatever tool they name.
 //!
 //! `GatewayHandler` of `tower-toolcall-mcp` puts it around its stack by itself, axum's `Routes` do
 //! with `Routes::with_identity`.
@@ -82,7 +82,7 @@
 //!         match (call.named_server(), call.tool()) {
 //!             (None, "search" | "find" | "lookup") => Ok(Some(Identity::new("search"))),
 //!             _ => {
-//!                 Err(ToolError::refusal(ErrorKind::NotFound, "there is no tool of this name"))
+//!                 Err(ToolError::refusal(ErrorKind::NotFound, "no tool has this name"))
 //!             }
 //!         }
 //!     }
@@ -138,16 +138,16 @@ use crate::{
 
 /// A table that knows the tools. See the [module docs](self) for an example.
 pub trait Resolve: Send + Sync + 'static {
-    /// The identity of the tool that the call names. `None` if the table cannot tell: the call goes
-    /// on under the caller's names.
+    /// Returns the identity of the tool that the call names. `None` if the table does not know: the
+    /// call goes on under the caller's names.
     ///
-    /// It is asked with each call, and should be quick. The server to look for is the call's
-    /// [`named_server`](ToolCall::named_server): one that a router above has written says nothing
-    /// here.
+    /// Called for each call, so it should be quick. The server to look for is the call's
+    /// [`named_server`](ToolCall::named_server): ignore the server that an outer router has
+    /// written.
     ///
     /// # Errors
     ///
-    /// The refusal of a call whose tool, or server, does not exist: usually
+    /// The refusal of a call if its tool or server does not exist: usually
     /// [`NotFound`](crate::ErrorKind::NotFound). The layer makes it a [refusal](ToolError::refusal)
     /// and stamps the call's names.
     fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError>;
@@ -273,7 +273,7 @@ where
                 (call.resolved(&identity), Some(spelled))
             }
             Err(error) => {
-                // The reservation of the one that was ready is given back.
+                // Gives back the reservation of the ready instance.
                 self.inner = self.inner.clone();
                 let error = self.shared.refuse(&call.info(), error);
                 return Sent::refused(error, call);

@@ -351,5 +351,5 @@ crate::text::opaque_debug!({Res} Next<Res>);
 /// Response future for [`FromFn`].
 pub type ResponseFuture<F> = Sent<F, CallInfo>;
 
-/// A stack whose type is forgotten.
+/// A boxed stack.
 type Boxed<Res> = BoxCloneSyncService<ToolCall, Res, ToolError>;

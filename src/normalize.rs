@@ -1,21 +1,21 @@
 //! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
-//! For a stack whose outermost layer is not one of ours: tower's `timeout`, `buffer`, `load_shed`
-//! and others widen every error to a [`BoxError`]. Success passes unchanged. Dropping the response
-//! future drops the inner one.
+//! For a stack with a foreign outermost layer: tower's `timeout`, `buffer`, `load_shed` and others
+//! widen every error to a [`BoxError`]. Success passes unchanged. Dropping the response future
+//! drops the inner one.
 //!
 //! # Order
 //!
-//! Directly above tower's layers, outermost or wherever a layer needs `Error = ToolError`.
+//! Directly outside tower's layers, outermost or wherever a layer needs `Error = ToolError`.
 //!
-//! An `Overloaded` of tower's `load_shed` that reaches it, bare or behind tower's `Buffer`, is the
+//! An `Overloaded` of tower's `load_shed` that reaches it, bare or through tower's `Buffer`, is the
 //! [refusal](ToolError::refusal) of a layer: the call was never sent. Elsewhere an `Overloaded`
-//! proves nothing: a tool may have met it in the middle of its work. So a tool that has a load
-//! shedder of its own and hands on its `BoxError` should not stand below this layer; one that
-//! returns a [`ToolError`] may.
+//! proves nothing: a tool may have met it in the middle of its work. So do not put this layer
+//! around a tool that has its own load shedder and hands on its `BoxError`; a tool that returns a
+//! [`ToolError`] is fine.
 //!
-//! A `Buffer` whose service has once failed to become ready never comes back: each later call has
-//! that error, of whatever [kind](crate::ErrorKind) it is, and whether the tool ran is unknown.
+//! A `Buffer` never recovers after its service has failed to become ready. Each later call has that
+//! error, of whatever [kind](crate::ErrorKind) it is, and whether the tool ran is unknown.
 //!
 //! # Example
 //!
@@ -108,7 +108,7 @@ pub type Normalize<S> = Converted<S, NormalizeLayer>;
 pub type ResponseFuture<F> = Converting<F, NormalizeLayer>;
 
 impl<E: Into<ToolError> + 'static> Convert<E> for NormalizeLayer {
-    /// Returns the error; as a refusal, if it is that of a layer below.
+    /// Returns the error; as a refusal, if it is that of an inner layer.
     fn convert(&self, error: E) -> ToolError {
         let boxed = (&error as &dyn Any).downcast_ref::<BoxError>();
         let refused = boxed.is_some_and(|error| error::is_refusal(&**error));

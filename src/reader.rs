@@ -89,9 +89,9 @@ fn unknown(kind: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// A deserializer, or a part of one, whose errors are in plain words: the key, a short value, and
-/// what would be valid, with the nearest of the known names. Values of more than 40 characters are
-/// not quoted, because they may be secrets.
+/// A deserializer, or a part of one, with errors in plain words: the key, a short value, and the
+/// valid values, with the nearest of the known names. Values of more than 40 characters are not
+/// quoted, because they may be secrets.
 ///
 /// Enums of variants without data are read by their names.
 pub struct Reader<'a, T> {
@@ -151,7 +151,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<'_, D> {
         self.inner.deserialize_newtype_struct(name, visitor)
     }
 
-    /// Reads an enum whose variants have no data. A variable may have its name in any case.
+    /// Reads an enum of variants without data. A variable may have its name in any case.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -292,7 +292,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Name<'_, S> {
 #[derive(Debug)]
 struct Plain {
     text: String,
-    /// It names a key itself.
+    /// The text names a key itself.
     is_of_key: bool,
 }
 

@@ -11,9 +11,9 @@
 //!
 //! # Order
 //!
-//! Outermost: outside every layer that observes calls. What a layer above has printed is not taken
-//! back; a result that is made above is shown by these rules. Of two such layers the inner one's
-//! rules hold below it.
+//! Outermost: outside every layer that observes calls. It does not take back what an outer layer
+//! has printed; a result that is made outside is shown by these rules. Of two such layers the inner
+//! one's rules hold inside it.
 //!
 //! # Example
 //!
@@ -44,7 +44,7 @@
 //!
 //! # Errors
 //!
-//! Those of the inner service, unchanged. Any of our other layers below redacts them by the call's
+//! Those of the inner service, unchanged. Any of our other inner layers redacts them by the call's
 //! rules as they pass; around a bare tool only the built-in rules hold for the errors that the tool
 //! makes itself.
 //!

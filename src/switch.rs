@@ -26,8 +26,8 @@
 //!
 //! # Errors
 //!
-//! The errors of the layer or of the inner service, of one type. Around a tool whose error is not a
-//! [`ToolError`](crate::ToolError), put a [`NormalizeLayer`](crate::normalize) directly.
+//! The errors of the layer or of the inner service, of one type. If a tool's error is not a
+//! [`ToolError`](crate::ToolError), put a [`NormalizeLayer`](crate::normalize) directly around it.
 //!
 //! # Cancel safety
 //!

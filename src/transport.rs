@@ -114,7 +114,7 @@ use crate::{
 };
 
 /// Declares that a tool service is a transport. See the [module docs](self) for an example, and for
-/// [your own error type](self#your-own-error-type), whose conversion is not used.
+/// [your own error type](self#your-own-error-type), which is not converted here.
 pub fn transport<S>(leaf: S) -> Transport<S> {
     Transport::new(leaf, TransportLayer(()))
 }

@@ -107,7 +107,7 @@ impl<T: 'static> Kept<T> {
     }
 
     /// Keeps the answer as it is. It counts as 100 times the bytes of its JSON, because parsed JSON
-    /// may take so much. One whose JSON has more than `max` bytes is not kept.
+    /// may take so much. An answer of more than `max` bytes of JSON is not kept.
     pub fn value(answer: &impl Serialize, max: u64) -> Self {
         Self::of_bytes(json_bytes(answer, max).ok())
     }

@@ -249,7 +249,7 @@ crate::text::debug_fields! {
     }
 }
 
-/// Gives an id to each call that has none, or one that an earlier call has: some models number
+/// Gives an id to each call that has none, or has the id of an earlier call. Some models number
 /// their calls again from 1 with each answer, or not at all, and two results with one id would look
 /// like one result.
 fn with_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {

@@ -13,8 +13,8 @@
 //! | has not begun when the budget is spent | `skipped`, with a duration of zero |
 //! | has not ended when the batch is [cancelled](Running::cancel) | `cancelled` |
 //!
-//! A call without an id, or with an empty one, is given one, and so is a call whose id an earlier
-//! call of the batch has: a result's id is unique in its batch.
+//! A call gets a new id if it has none, an empty one, or that of an earlier call of the batch: a
+//! result's id is unique in its batch.
 //!
 //! # Example
 //!
@@ -88,15 +88,14 @@
 //!
 //! # Order
 //!
-//! Outside the stack, whose calls may fail: the batch makes results of its answers and errors, and
-//! takes over the redaction rules that a [`SanitizeLayer`](crate::sanitize) of the stack puts on
-//! its calls. So a stack has no [`ToolResultLayer`](crate::result); with one it does not compile
-//! here.
+//! Outside a stack with errors: the batch makes results of its answers and errors, and takes over
+//! the redaction rules that a [`SanitizeLayer`](crate::sanitize) of the stack puts on its calls. So
+//! a stack has no [`ToolResultLayer`](crate::result); with one it does not compile here.
 //!
-//! The budget becomes the deadline of each call, so the layers below know of it, and is enforced
-//! here besides. A [`DeadlineLayer`](crate::deadline) below keeps its reserve from it, except from
-//! one that a sequence has kept it from already. A call that waits for a limit below when the time
-//! is up has not begun; below a layer that waits in its own future this cannot always be seen: its
+//! The budget becomes the deadline of each call, so inner layers know of it, and is enforced here
+//! besides. An inner [`DeadlineLayer`](crate::deadline) keeps its reserve from it, unless a
+//! sequence has already kept the reserve. A call that waits for an inner limit when the time is up
+//! has not begun. Inside a layer that waits in its own future this cannot always be seen: the
 //! result is `timeout` or `skipped`, and no event says so.
 //!
 //! The calls of [`Parallel`] wait for places of a [concurrency limit](crate::concurrency_limit)

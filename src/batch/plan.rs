@@ -17,7 +17,7 @@ use crate::{
 
 /// Runs calls side by side. See the [module docs](super) for an example.
 ///
-/// By default all of them at once, each for as long as its own timeout and deadline let it.
+/// By default all of them concurrently, each until its own timeout and deadline.
 pub type Parallel<S, C = ByError> = Batch<S, C, SideBySide>;
 
 /// Runs calls one after the other, under one time budget. See the [module docs](super) for an

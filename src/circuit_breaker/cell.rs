@@ -128,8 +128,8 @@ impl Kept {
         Some((verdicts.notified_owned(), rest))
     }
 
-    /// Records the end of a call for its principal alone. Fails if there is no place for the
-    /// principal.
+    /// Records the end of a call for its principal alone. Fails if all places for principals are
+    /// taken.
     pub(super) fn record_own(
         &mut self,
         call: &CallInfo,

@@ -127,7 +127,7 @@ impl Principals {
     }
 
     /// Records the end of a call; without a `verdict` it only gives back a probe's place. Returns
-    /// the transition that it caused. Fails if there is no place for the principal.
+    /// the transition that it caused. Fails if all places for principals are taken.
     pub(super) fn record(
         &mut self,
         call: &CallInfo,

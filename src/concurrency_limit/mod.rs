@@ -1,21 +1,21 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
-//! Each tool of each server has a limit of its own ([`Key`](crate::Key)), so that one slow tool
-//! does not take the connections, threads or memory of the others. Calls above the limit wait in a
-//! queue, in the order in which they were first polled. The queue of a key has 64 places
+//! Each tool of each server has its own limit ([`Key`](crate::Key)), so that one slow tool does not
+//! take the connections, threads or memory of the others. Further calls wait in a queue, in the
+//! order in which they were first polled. The queue of a key has 64 places
 //! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is
-//! refused immediately. The calls of a [batch](crate::Claim::Queue) always wait, unless there is no
-//! queue, because the batch bounds their number. They have as many places of their own in the
-//! queue. Further calls of batches wait for one of these, outside the queue.
+//! refused immediately. The calls of a [batch](crate::Claim::Queue) always wait if the limit has a
+//! queue, because the batch bounds their number. They have as many separate places in the queue.
+//! Further calls of batches wait for one of these, outside the queue.
 //!
 //! What happens to a call:
 //!
 //! - **It is sent**: it holds a permit from then on until its answer is there, a success or an
 //!   error.
 //! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no
-//!   reservation of the service below.
+//!   reservation of the inner service.
 //! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free
-//!   at once, and the next call is woken.
+//!   immediately, and the next call is woken.
 //!
 //! # Order
 //!
@@ -75,17 +75,16 @@
 //! [`Overloaded`](crate::ErrorKind::Overloaded), not started, for a call that finds the queue full.
 //! It is a [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it and no breaker
 //! counts it. [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) or
-//! [`Cancelled`](crate::ErrorKind::Cancelled), not started, for one whose wait was ended by its
-//! deadline or by its caller's token. Errors of the inner service pass, stamped with the call's
-//! names; an inner readiness error is the result of the call that meets it.
+//! [`Cancelled`](crate::ErrorKind::Cancelled), not started, if the deadline or the caller's token
+//! ended the wait. Errors of the inner service pass, stamped with the call's names; an inner
+//! readiness error is the result of the call that meets it.
 //!
 //! # Bounds
 //!
-//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and one of which calls run or wait is not
-//! evicted. If there is no place, calls with new keys pass without a limit: one shared by all of
-//! them would let a caller who invents names hold back others. A call that comes in the moment in
-//! which its unused key is evicted does not count for the calls after it;
-//! [known](crate::Keys::known) keys are never evicted.
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)). A key with running or waiting calls is not
+//! evicted. If all places are taken, calls with new keys pass without a limit: under a shared limit
+//! a caller who invents names would hold back others. A call that comes while its unused key is
+//! evicted does not count for later calls; [known](crate::Keys::known) keys are never evicted.
 //!
 //! A wait is not bounded in time by the layer itself: give calls a deadline. A tool that calls
 //! other tools through the same stack keeps its permit meanwhile: if the inner calls have the key
@@ -96,9 +95,9 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the future at any point gives its permit, or its place in the queue, back. A call that
-//! waits has to be polled: one that is not polled when its turn has come keeps the permit that was
-//! meant for it.
+//! Dropping the future at any point gives its permit, or its place in the queue, back. A waiting
+//! call has to be polled: if it is not polled when its turn has come, it keeps its permit from
+//! others.
 //!
 //! # Panics
 //!

@@ -11,14 +11,14 @@
 //! | unavailable | after 3 in a row, a [setting](HealthBuilder::with_threshold) |
 //!
 //! These change nothing: refusals by this side, cancelled calls, panics, and other errors that say
-//! nothing about the server; what was merely [inferred](crate::Evidence::Inferred) from a foreign
-//! error, for example from a text about connections (put a [`transport`](crate::transport) around a
-//! client of your own); and a timeout whose limit was the deadline of an [untrusted
+//! nothing about the server; errors that were [inferred](crate::Evidence::Inferred) from a foreign
+//! error, for example from a text about connections (put a [`transport`](crate::transport) around
+//! your own client); and timeouts caused by the deadline of an [untrusted
 //! caller](crate::ToolCall::tighten_from_wire). A call that was dropped is a timeout if it had
-//! waited past its deadline, unless a layer below had held it back. It is also one if it had been
-//! pending for as long as its timeout since it was sent, 30 s if it has none. Otherwise it changes
-//! nothing. `NotFound`, `InvalidInput` and `Denied` are answers if they come from the server: if
-//! they have a source or an HTTP status.
+//! waited past its deadline, unless an inner layer had held it back. It is also a timeout if it had
+//! been pending for as long as its timeout since it was sent, 30 s if it has none. Otherwise it
+//! changes nothing. `NotFound`, `InvalidInput` and `Denied` are answers if they come from the
+//! server: if they have a source or an HTTP status.
 //!
 //! An answer counts when it comes, whenever its call began. A failure does not count if the server
 //! has come back, or its calls have begun to be refused, since the call began.

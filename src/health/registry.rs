@@ -27,7 +27,7 @@ pub struct Health(Arc<Servers>);
 
 struct Servers {
     breakers: CircuitBreakerHandle,
-    /// Whether calls of an unavailable server may be refused.
+    /// Calls of an unavailable server may be refused.
     refuses: bool,
     /// Under its key, all calls that name no server share one state.
     nameless: CallInfo,
@@ -81,8 +81,9 @@ impl Health {
     /// It is notified when state, reason or the time of the next probe change, not of each failure.
     /// A watched server is not evicted.
     ///
-    /// If there is no place for another one, nothing ever changes. Borrow its value for a moment
-    /// only: a call whose end changes the value waits for the borrow to end, as with any [`watch`].
+    /// If all places are taken, the state of a new server never changes. Borrow its value for a
+    /// moment only: a call that changes the value waits for the borrow to end, as with any
+    /// [`watch`].
     pub fn subscribe(&self, server: &str) -> watch::Receiver<ServerHealth> {
         self.0.breakers.breaker(&named(server)).watch()
     }

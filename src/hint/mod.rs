@@ -55,7 +55,7 @@ pub use self::{
 pub struct Hint {
     /// The time to wait. Zero means immediately, or a moment that has passed.
     pub delay: Option<Duration>,
-    /// Whether to repeat the call; `None` if the server does not say.
+    /// `true` to repeat the call, `false` not to; `None` if the server does not say.
     pub retry: Option<bool>,
     /// Where the delay was read; without a delay, where `retry` was read.
     pub source: HintSource,

@@ -415,7 +415,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         F: Future<Output = Result<Made<V>, Failed>>,
     {
         let Ok(mut flight) = self.enter(key.clone()) else {
-            unreachable!("what is fresh makes room")
+            unreachable!("fresh values are evicted")
         };
         let turn = std::future::poll_fn(|cx| flight.poll_turn(cx)).await;
         if let Turn::Landed(result, source) = turn {
@@ -464,8 +464,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         lock(&self.table).slots.len()
     }
 
-    /// Returns the slot of a key. If there is no place, although fresh values may be evicted, the
-    /// slot is for this caller alone.
+    /// Returns the slot of a key. If nothing can be evicted, not even fresh values, the slot is for
+    /// this caller alone.
     fn slot(&self, key: &K) -> Result<Arc<Slot<V>>, NoPlace> {
         // Declared before the lock is taken, so dropped after it is given back.
         let mut gone = Vec::new();

@@ -2,8 +2,7 @@ use std::sync::Arc;
 
 use crate::call::ToolCall;
 
-/// What the definition of a tool says about its effects, as MCP's hints do. `None`: it says
-/// nothing.
+/// The effects of a tool by its definition, as in MCP's hints. `None`: it says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Annotations {

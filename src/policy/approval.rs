@@ -54,7 +54,7 @@ pub(super) enum Judged {
     Approved,
     /// With what the model reads.
     Refused(Option<String>),
-    /// It answers another question.
+    /// The answer to another question.
     Stray,
 }
 

@@ -120,7 +120,7 @@ impl PolicyLayer {
     /// limit](Self::with_approval_timeout) ends the wait: then it should withdraw its question. If
     /// it fails, or answers too late, the call is not sent. The code [`APPROVAL_MISSING`] on its
     /// error means that it cannot ask for approval of this call; [`APPROVAL_UNANSWERED`] means that
-    /// there is no answer yet. The clones of the service are asked concurrently.
+    /// it has no answer yet. The clones of the service are asked concurrently.
     pub fn with_approver<A>(self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,

@@ -35,7 +35,7 @@ pub struct Rules {
     pub(super) limits: Limits,
     /// Arguments that are not compared.
     pub(super) ignored: Vec<Box<str>>,
-    /// Whether calls of these tools are watched. Calls of other tools are.
+    /// Set to `false` for tools that are not watched.
     pub(super) tools: PerTool<bool>,
     pub(super) listener: Listener,
     pub(super) seed: RandomState,
@@ -194,7 +194,7 @@ fn counts(kind: ErrorKind) -> bool {
 }
 
 /// Returns whether the same call may get another answer from the layer that refused it: from a
-/// layer that is full or has closed, but not from one that has judged the call itself. An inner
+/// layer that is full or has closed, but not from a layer that has judged the call itself. An inner
 /// guard has already counted the calls that it refuses. A quota reports each time that it can never
 /// grant a call.
 fn is_passing(error: &ToolError) -> bool {

@@ -159,7 +159,7 @@ impl Pending {
         is_reported.then(|| failure_of_answer(&Outcome::reported()))?
     }
 
-    /// Adds what is recorded of the call to its error.
+    /// Adds the records of the call to its error.
     #[cold]
     fn failed(&self, error: ToolError, duration: &mut Duration, attempts: u32) -> ToolError {
         // It was not started: the time to find that out is not a duration of the call.

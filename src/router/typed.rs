@@ -95,7 +95,7 @@ pub struct ToolFn<F, A> {
 /// The service that [`tool_fn_with_call`] makes.
 pub type ToolFnWithCall<F, A> = ToolFn<F, (ToolCall, A)>;
 
-/// What a function takes of a call.
+/// The parts of a call that a function takes.
 trait Arguments<F> {
     type Own: DeserializeOwned;
     type Future;

@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 256 << 10;
 /// validator use stack for each level: 1,000 overflow 2 MiB.
 const MAX_LEVELS: usize = 64;
 
-/// The same limit for a schema from a trusted server, with each recursion followed once.
+/// The most levels of a schema from a trusted server, with each recursion followed once.
 const MAX_TRUSTED_LEVELS: usize = 256;
 
 /// Levels of a value for which a schema that refers to itself is measured.
