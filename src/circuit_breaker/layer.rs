@@ -161,10 +161,10 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     /// Sets what shows a half-open breaker whether the tool works again: any call, or only calls
-    /// that may run twice. Default: [any call](Probe::any_call). Admissions [by
+    /// that may run twice. Default: [any call](Probe::AnyCall). Admissions [by
     /// hand](super::Breaker::admit) are not asked.
     pub fn with_probe(mut self, probe: Probe) -> Self {
-        self.rules().safe_probes = probe.is_safe;
+        self.rules().safe_probes = probe == Probe::SafeCalls;
         self
     }
 

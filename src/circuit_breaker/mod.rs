@@ -134,7 +134,7 @@
 //!
 //! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
 //! is still broken halfway, its caller does not know what has happened.
-//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::safe_calls) alone.
+//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::SafeCalls) alone.
 //!
 //! # A server's breaker and a tool's
 //!
@@ -212,7 +212,7 @@
 //! whatever its callers do.
 //!
 //! A call is not a probe if an untrusted caller leaves it less time than the tool may take, or if
-//! it is not [safe](Probe::safe_calls) and should be, unless no other call came for another open
+//! it is not [safe](Probe::SafeCalls) and should be, unless no other call came for another open
 //! period. With safe calls this also holds for the calls after five such probes.
 //!
 //! # Cost

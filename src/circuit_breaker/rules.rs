@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{ConfigError, MAX_PERIOD, period, positive, refuse_if};
 
 /// The maximum number of results in a window.
@@ -218,21 +220,16 @@ impl Rates {
 ///
 /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
 /// // A payment is no probe.
-/// let safe = CircuitBreakerLayer::builder().with_probe(Probe::safe_calls()).build()?;
+/// let safe = CircuitBreakerLayer::builder().with_probe(Probe::SafeCalls).build()?;
 /// # let _ = safe; Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[must_use]
-pub struct Probe {
-    pub(super) is_safe: bool,
-}
-
-impl Probe {
-    /// The next call, whatever it is. The default.
-    pub fn any_call() -> Self {
-        Self::default()
-    }
-
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Probe {
+    /// The next call, whatever it is.
+    #[default]
+    AnyCall,
     /// The next call that may run twice: its [replay safety](crate::ToolCall::replay_safety) is
     /// [`Safe`](crate::ReplaySafety::Safe), as an [identity layer](crate::identity) or the caller
     /// has written it on the call (what a retry policy alone knows is not seen). Others are refused
@@ -241,9 +238,7 @@ impl Probe {
     /// If no safe call has closed the breaker within another open period, any call may be the
     /// probe. So a tool that cannot run twice, such as a payment, is refused for two periods
     /// instead of one.
-    pub fn safe_calls() -> Self {
-        Self { is_safe: true }
-    }
+    SafeCalls,
 }
 
 /// The settings of the state machine.

@@ -104,7 +104,7 @@ impl Settings {
             .with_trip(breaker.trip()?)
             .with_open_for(breaker.open_for)
             .with_probes(breaker.probes)
-            .with_probe(breaker.probe.into())
+            .with_probe(breaker.probe)
             .with_probe_wait(breaker.probe_wait.unwrap_or_default())
             .with_probe_lease(longest.saturating_mul(2).clamp(MIN_LEASE, MAX_PERIOD))
             .with_keys(self.keys(breaker.key, breaker.max_keys))

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{circuit_breaker::Probe, key::Key};
+use crate::key::Key;
 
 /// Which calls share one state, as far as a file can say it. See [`Key`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,28 +25,6 @@ impl From<KeyBy> for Key {
             KeyBy::ToolName => Self::ToolName,
             KeyBy::Server => Self::Server,
             KeyBy::Agent => Self::by(|call| call.agent_id().unwrap_or_default()),
-        }
-    }
-}
-
-/// What shows a half-open breaker whether a tool works again, as far as a file can say it. See
-/// [`Probe`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ProbeBy {
-    /// The next call.
-    #[default]
-    AnyCall,
-    /// The next call that may run twice.
-    SafeCalls,
-}
-
-impl From<ProbeBy> for Probe {
-    fn from(by: ProbeBy) -> Self {
-        match by {
-            ProbeBy::AnyCall => Self::any_call(),
-            ProbeBy::SafeCalls => Self::safe_calls(),
         }
     }
 }

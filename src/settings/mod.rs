@@ -287,7 +287,7 @@ mod variables;
 mod whole;
 
 pub use self::{
-    key::{KeyBy, ProbeBy},
+    key::KeyBy,
     preset::Preset,
     sections::*,
     server_url::ServerUrl,

@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, time::Duratio
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    KeyBy, Preset, ProbeBy, ServerUrl, TokenAuth, ToolSettings, Variable, duration, names::Origin,
+    KeyBy, Preset, ServerUrl, TokenAuth, ToolSettings, Variable, duration, names::Origin,
     token::ClientSecret,
 };
 use crate::{
-    circuit_breaker::WeakFailures,
+    circuit_breaker::{Probe, WeakFailures},
     key::DEFAULT_MAX_KEYS,
     kit::backoff::Jitter,
     reader::Reader,
@@ -508,9 +508,9 @@ settings! {
         open_for: Duration = secs(60), as "duration", "TOOLCALL_CIRCUIT_BREAKER_RESET";
         /// The most probes that run together. Default 1.
         probes: u32 = 1, "TOOLCALL_CIRCUIT_BREAKER_PROBES";
-        /// The calls that may be a probe: `any_call`, or `safe_calls` for calls that may run twice;
-        /// a ping is set in code. Default: `any_call`.
-        probe: ProbeBy = ProbeBy::AnyCall, "TOOLCALL_CIRCUIT_BREAKER_PROBE";
+        /// The calls that may be a probe: `any_call`, or `safe_calls` for calls that may run twice.
+        /// Default: `any_call`.
+        probe: Probe = Probe::AnyCall, "TOOLCALL_CIRCUIT_BREAKER_PROBE";
         /// The successful probes that close the breaker. Default: as many as may run together.
         successes: Option<u32> = None, "TOOLCALL_CIRCUIT_BREAKER_SUCCESSES";
         /// The longest time that a call waits for the result of a probe. Default: none, it is

@@ -18,7 +18,7 @@ use tower_toolcall::{
     redact::Rules,
     repeat_guard::RepeatGuardLayer,
     retry::{RetryBudget, RetryPolicy},
-    settings::{KeyBy, ProbeBy, Settings},
+    settings::{KeyBy, Settings},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
@@ -289,7 +289,7 @@ fn circuit_breaker() {
         s.circuit_breaker.window = Some(secs(45));
         s.circuit_breaker.open_for = secs(10);
         s.circuit_breaker.probes = 2;
-        s.circuit_breaker.probe = ProbeBy::SafeCalls;
+        s.circuit_breaker.probe = Probe::SafeCalls;
         s.circuit_breaker.successes = Some(4);
         s.circuit_breaker.key = KeyBy::ToolName;
         s.circuit_breaker.max_keys = 12;
@@ -298,7 +298,7 @@ fn circuit_breaker() {
         .with_trip(Trip::consecutive_failures_within(3, secs(45)))
         .with_open_for(secs(10))
         .with_probes(2)
-        .with_probe(Probe::safe_calls())
+        .with_probe(Probe::SafeCalls)
         .with_successes(4)
         .with_keys(Keys::by(Key::ToolName).at_most(12));
     same(&settings.circuit_breaker_builder().unwrap(), &by_hand);

@@ -28,7 +28,7 @@ fn safe() -> ToolCall {
 }
 
 fn of_safe_calls() -> CircuitBreakerBuilder {
-    CircuitBreakerLayer::builder().with_probe(Probe::safe_calls())
+    CircuitBreakerLayer::builder().with_probe(Probe::SafeCalls)
 }
 
 /// R6: a call that must not run twice is refused, and leaves the place to one that may.

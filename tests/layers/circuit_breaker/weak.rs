@@ -537,7 +537,7 @@ async fn an_invented_id_is_not_the_verified_one_of_the_same_text() {
 /// others.
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_refused_to_a_principal_are_no_probes() {
-    let builder = CircuitBreakerLayer::builder().with_probe(Probe::safe_calls());
+    let builder = CircuitBreakerLayer::builder().with_probe(Probe::SafeCalls);
     let rig = Rig::new(builder);
     for _ in 0..4 {
         let _ = rig.ask_as("alice", boom()).await;
