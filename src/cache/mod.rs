@@ -1,60 +1,15 @@
 //! A layer that answers calls of named tools with what the same call has got before.
 //!
+//! | | |
+//! |---|---|
+//! | does | keeps answers of named tools for each principal |
+//! | place | inside policy, outside retry, rate limit and breaker |
+//! | default | no tool is named; 1,000 answers, 64 MiB |
+//! | the caller sees | an answer from before |
+//! | method | `ServiceBuilderExt::tool_cache` |
+//!
 //! Agents ask for the same page, file or row again and again. This layer keeps the answers of tools
 //! that only read, for as long as it is told.
-//!
-//! What happens to a call of a tool that is named:
-//!
-//! - **There is an answer** to the same tool and arguments, for the same principal, that is not
-//!   stale: the call gets it, and nothing is sent.
-//! - **The same call runs**: this one waits for it, within its own deadline and its caller's token,
-//!   and gets its answer, or its failure. If that one is dropped, or ends by its own deadline,
-//!   timeout or token, the next one is sent. Where the operator has said who shares answers, all
-//!   calls that wait are then sent together; also after a failure that does not
-//!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights,
-//!   or quota.
-//! - **Neither**: it is sent, and its answer is kept if it is a success.
-//!
-//! No failure is kept, and no answer that is an error by the
-//! [classifier](CacheBuilder::with_classifier) or as reported by the tool service: the calls that
-//! wait for it share it, and later calls are sent. An answer that asks for input (MCP), or that is
-//! too large, is for its own call alone.
-//!
-//! # Which tools
-//!
-//! Those that are named, by the flat name (`docs__search`) if their calls have a server. By naming
-//! a tool the operator declares that it only reads, and that an answer may be as old as its `ttl`.
-//! Answers of other tools are not kept, even if their calls are marked safe. A named tool's call
-//! passes the cache if it is marked [unsafe](crate::ReplaySafety::Unsafe), if it [waits for a
-//! job](crate::ToolCall::with_job), or if its arguments are nested too deeply to be sent.
-//!
-//! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
-//!
-//! # Whose answers
-//!
-//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`),
-//! else the agent id; and in either case of the session, if the call has one, because an agent may
-//! work for many people, and a session may have a state. No principal gets another one's answer.
-//! Without any of the three nothing is kept, unless the layer is [`shared`](CacheBuilder::shared):
-//! for tools that answer everyone alike. A [function](CacheBuilder::with_principal) may name the
-//! principal of a call instead. It must include all else that a tool looks at, such as values in
-//! the call's extensions.
-//!
-//! The first call of a named tool that has no principal, or is marked unsafe, is the event
-//! `tool.inert`; [`CacheHandle::inert`] counts them.
-//!
-//! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the
-//! same whatever the order of their members.
-//!
-//! # Order
-//!
-//! Below policy, so that an answer is given only to a call that is allowed; above all that waits,
-//! counts or repeats (quota, deadline, retry, breaker), of which an answer that is kept needs
-//! nothing. Below trace and metrics, which see that nothing was
-//! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
-//!
-//! It is always ready: a call that has its answer does not need the inner service, and a waiting
-//! call holds nothing there.
 //!
 //! # Example
 //!
@@ -89,7 +44,67 @@
 //! another call, the error is `DeadlineExceeded` or `Cancelled`, not started. Each call that gets
 //! the answer or the error of another one is an event: `tool.reused`.
 //!
-//! # Bounds
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped: the next call that waits for its answer is
+//! sent instead.
+//!
+//! # Details
+//!
+//! What happens to a call of a tool that is named:
+//!
+//! - **There is an answer** to the same tool and arguments, for the same principal, that is not
+//!   stale: the call gets it, and nothing is sent.
+//! - **The same call runs**: this one waits for it, within its own deadline and its caller's token,
+//!   and gets its answer, or its failure. If that one is dropped, or ends by its own deadline,
+//!   timeout or token, the next one is sent. Where the operator has said who shares answers, all
+//!   calls that wait are then sent together; also after a failure that does not
+//!   [count](crate::ErrorKind::count) against the tool, as that may be about a caller's own rights,
+//!   or quota.
+//! - **Neither**: it is sent, and its answer is kept if it is a success.
+//!
+//! No failure is kept, and no answer that is an error by the
+//! [classifier](CacheBuilder::with_classifier) or as reported by the tool service: the calls that
+//! wait for it share it, and later calls are sent. An answer that asks for input (MCP), or that is
+//! too large, is for its own call alone.
+//!
+//! ## Which tools
+//!
+//! Those that are named, by the flat name (`docs__search`) if their calls have a server. By naming
+//! a tool the operator declares that it only reads, and that an answer may be as old as its `ttl`.
+//! Answers of other tools are not kept, even if their calls are marked safe. A named tool's call
+//! passes the cache if it is marked [unsafe](crate::ReplaySafety::Unsafe), if it [waits for a
+//! job](crate::ToolCall::with_job), or if its arguments are nested too deeply to be sent.
+//!
+//! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
+//!
+//! ## Whose answers
+//!
+//! Answers are those of a principal: the subject (the token of `ToolCall::with_subject_token`),
+//! else the agent id; and in either case of the session, if the call has one, because an agent may
+//! work for many people, and a session may have a state. No principal gets another one's answer.
+//! Without any of the three nothing is kept, unless the layer is [`shared`](CacheBuilder::shared):
+//! for tools that answer everyone alike. A [function](CacheBuilder::with_principal) may name the
+//! principal of a call instead. It must include all else that a tool looks at, such as values in
+//! the call's extensions.
+//!
+//! The first call of a named tool that has no principal, or is marked unsafe, is the event
+//! `tool.inert`; [`CacheHandle::inert`] counts them.
+//!
+//! Principals and tools are compared in full, arguments by a keyed hash of 128 bits that is the
+//! same whatever the order of their members.
+//!
+//! ## Order
+//!
+//! Below policy, so that an answer is given only to a call that is allowed; above all that waits,
+//! counts or repeats (quota, deadline, retry, breaker), of which an answer that is kept needs
+//! nothing. Below trace and metrics, which see that nothing was
+//! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
+//!
+//! It is always ready: a call that has its answer does not need the inner service, and a waiting
+//! call holds nothing there.
+//!
+//! ## Bounds
 //!
 //! At most 1,000 answers ([`with_max_keys`](CacheBuilder::with_max_keys)), and of one principal at
 //! most an eighth of that, so that no principal can turn out the answers of all others. Beyond that
@@ -106,17 +121,12 @@
 //! are kept as they are. The size of the [usual types](crate::Answer::of_usual) is known, that of
 //! others is set by [`with_size`](CacheBuilder::with_size); else an answer counts 64 KiB.
 //!
-//! # Cancel safety
-//!
-//! Nothing is lost or leaked when the future is dropped: the next call that waits for its answer is
-//! sent instead.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the answers. Readiness is not
 //! shared: a clone starts unpolled.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! A call of a tool that is not named, or without a principal, allocates nothing. Else its
 //! arguments are hashed twice, its key is put together, and one mutex is taken for a moment at its

@@ -1,79 +1,19 @@
 //! A layer that stops calling a tool that is broken.
 //!
+//! | | |
+//! |---|---|
+//! | does | refuses calls of a broken tool, and probes it |
+//! | place | inside retry and rate limit, outside timeout |
+//! | default | opens for 60 s after 5 failures in a row |
+//! | the caller sees | [`CircuitOpen`](crate::ErrorKind::CircuitOpen) with `retry_after`, not started |
+//! | method | `ServiceBuilderExt::tool_circuit_breaker` |
+//!
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are
 //! refused immediately, with the time after which to come back. After that time it is *half-open*:
 //! one probe passes, and other calls are still refused, unless they
 //! [wait](CircuitBreakerBuilder::with_probe_wait) for its result. If the probe succeeds, the
 //! breaker closes and starts afresh. If it fails, it opens again. Each tool of each server has its
 //! own breaker ([`Key`](crate::Key)).
-//!
-//! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
-//! probed earlier: the open period becomes the larger of its own and that delay, counted from the
-//! answer, and at most 300 s. A delay that is known by a text alone changes nothing.
-//!
-//! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool
-//! that is called every few minutes is stopped too. [`Trip`] offers a window of time for failures
-//! in a row or for all failures; [`Rates`] offer shares of failures or slow calls.
-//!
-//! What happens to a call:
-//!
-//! - **It succeeds or fails**: the [classifier](crate::Classify) decides which. Timeouts, lost
-//!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors, rate
-//!   limits, cancellations and refusals (including those of this crate's layers) do not count, and
-//!   free a probe's place. Timeouts caused by an [untrusted
-//!   caller](crate::ToolCall::tighten_from_wire)'s deadline do not count either. A probe that the
-//!   tool answers with such an error (a 404, wrong input, MCP's `isError`) has succeeded, because
-//!   the tool answered. A denial, a rate limit, or a text alone prove nothing.
-//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because an
-//!   outer layer or the caller has then enforced a timeout (unless an untrusted caller set the
-//!   deadline, or an inner layer had held the call back). It is also a failure if the call had been
-//!   pending for about its timeout, or 30 s
-//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). That time is counted
-//!   from the sending: a wait in an inner layer is not part of it. Otherwise it does not count.
-//! - **It panics**: a failure; the panic passes.
-//! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
-//!   Weak failures are stale after a change of their principal's own circuit. So are those of calls
-//!   that began before the circuit of another principal of the key was forgotten.
-//!
-//! # Weak failures
-//!
-//! A failure counts only for the principal of the call if its kind was
-//! [inferred](crate::Evidence::Inferred) from a foreign error, or is unknown. The principal is the
-//! call's subject, else its agent, else its session. Without a principal on the call the failure
-//! counts for all callers ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets
-//! both).
-//!
-//! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author
-//! makes a failure count for all by what the tool returns: `ToolError::new(ErrorKind::Upstream,
-//! ..)`, or the upstream's status by [`ToolError::from_status`](crate::ToolError::from_status), or
-//! a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped
-//! calls and a service that fails to become ready count for all. [`Breaker::principals`] lists the
-//! principals that are refused.
-//!
-//! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak
-//! failure that was [slow](Rates::with_slow_call_rate) is a slow call for all callers.
-//!
-//! # Lost connections
-//!
-//! Calls that fail with one lost connection are one failure, because they have one cause. The tool
-//! service names it on its errors ([`ToolError::outage`](crate::ToolError::outage)), on those of
-//! failed attempts to connect as well. A breaker that is open for an outage lets a call pass when
-//! the tool service has connected again or makes its next attempt, whatever the open period is. If
-//! that probe loses the next connection as well, the period holds.
-//!
-//! The tool services for MCP name outages. HTTP clients do not say on which connection a request
-//! failed, so each failed request counts.
-//!
-//! # Order
-//!
-//! Inside retry and rate-limit layers, so that each attempt counts (with three attempts to a call
-//! two calls open a breaker) and no wait holds a probe's place; outside
-//! [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (An outer
-//! timeout layer drops calls, as described above.) It is always ready: an open breaker answers
-//! although the inner service is not ready, and gives back what was reserved there. So
-//! back-pressure ends here; bound the load with an outer limit. A call that had to wait for
-//! readiness is admitted when it is about to run: calls that were queued before a tool died do not
-//! run after the breaker has opened.
 //!
 //! # Example
 //!
@@ -130,65 +70,6 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What is a probe
-//!
-//! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
-//! is still broken halfway, its caller does not know what has happened.
-//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::SafeCalls) alone.
-//!
-//! # A server's breaker and a tool's
-//!
-//! An outcome has a scope. A lost connection concerns the whole server; an error of an unknown kind
-//! concerns the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a
-//! server's breaker ignores it. So two layers divide the work; here the tool's own breaker leaves
-//! lost connections to the server's:
-//!
-//! ```
-//! use tower::ServiceBuilder;
-//! use tower_toolcall::{
-//!     Classify, ErrorKind, Key, Outcome, ToolError,
-//!     circuit_breaker::CircuitBreakerLayer, outcome::ByError,
-//! };
-//!
-//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
-//! let of_the_server = CircuitBreakerLayer::builder().with_keys(Key::Server).build()?;
-//! let of_the_tool = CircuitBreakerLayer::builder()
-//!     .classify_fn(|result: Result<&String, &ToolError>| match result {
-//!         Err(e) if e.kind() == ErrorKind::ConnectionFailed => Outcome::neutral(),
-//!         other => ByError.classify(other),
-//!     })
-//!     .build()?;
-//! let stack = ServiceBuilder::new().layer(of_the_server).layer(of_the_tool);
-//! # let _ = stack; Ok(()) }
-//! ```
-//!
-//! # Observing and forcing
-//!
-//! What one process has learnt can be shared with others: by the crate `tower-toolcall-redis`, or
-//! by [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
-//!
-//! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
-//! disables them, uses one by hand, and subscribes to their transitions.
-//! [`is_refusing`](CircuitBreakerHandle::is_refusing) helps to leave tools out of a list while
-//! their breakers are open. [`last_opening`](Breaker::last_opening) returns why a breaker has
-//! opened. Each transition is also a `tool.breaker` event at WARN, and reaches the layer's
-//! [`Listen`](crate::Listen)er.
-//!
-//! # Bounds
-//!
-//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When they are full, the layer evicts
-//! closed breakers that were not used for a while, first those without a failure in their window.
-//! It keeps breakers that are open, half-open or forced, or refuse a principal, unless their open
-//! period has been over for an hour and no call came. If all places are taken, calls with new keys
-//! pass without a breaker.
-//!
-//! As many principals are kept as keys, for all keys together: those with weak failures since their
-//! last success. When all places are taken, an eighth of them is forgotten, at most once a second:
-//! those that have made no call for the longest time, and are not refused. A call forgets those of
-//! its key that have made none for an hour. Principals that were [not
-//! verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none
-//! from others. One that has no place is not refused.
-//!
 //! # Errors
 //!
 //! [`CircuitOpen`](crate::ErrorKind::CircuitOpen), not started, always with a `retry_after`: the
@@ -215,7 +96,136 @@
 //! it is not [safe](Probe::SafeCalls) and should be, unless no other call came for another open
 //! period. With safe calls this also holds for the calls after five such probes.
 //!
-//! # Cost
+//! # Details
+//!
+//! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
+//! probed earlier: the open period becomes the larger of its own and that delay, counted from the
+//! answer, and at most 300 s. A delay that is known by a text alone changes nothing.
+//!
+//! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool
+//! that is called every few minutes is stopped too. [`Trip`] offers a window of time for failures
+//! in a row or for all failures; [`Rates`] offer shares of failures or slow calls.
+//!
+//! What happens to a call:
+//!
+//! - **It succeeds or fails**: the [classifier](crate::Classify) decides which. Timeouts, lost
+//!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors, rate
+//!   limits, cancellations and refusals (including those of this crate's layers) do not count, and
+//!   free a probe's place. Timeouts caused by an [untrusted
+//!   caller](crate::ToolCall::tighten_from_wire)'s deadline do not count either. A probe that the
+//!   tool answers with such an error (a 404, wrong input, MCP's `isError`) has succeeded, because
+//!   the tool answered. A denial, a rate limit, or a text alone prove nothing.
+//! - **Its future is dropped**: this is a failure if the call's deadline has passed, because an
+//!   outer layer or the caller has then enforced a timeout (unless an untrusted caller set the
+//!   deadline, or an inner layer had held the call back). It is also a failure if the call had been
+//!   pending for about its timeout, or 30 s
+//!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). That time is counted
+//!   from the sending: a wait in an inner layer is not part of it. Otherwise it does not count.
+//! - **It panics**: a failure; the panic passes.
+//! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
+//!   Weak failures are stale after a change of their principal's own circuit. So are those of calls
+//!   that began before the circuit of another principal of the key was forgotten.
+//!
+//! ## Weak failures
+//!
+//! A failure counts only for the principal of the call if its kind was
+//! [inferred](crate::Evidence::Inferred) from a foreign error, or is unknown. The principal is the
+//! call's subject, else its agent, else its session. Without a principal on the call the failure
+//! counts for all callers ([`with_weak_failures`](CircuitBreakerBuilder::with_weak_failures) sets
+//! both).
+//!
+//! So five errors that one caller's arguments cause refuse the tool to that caller. A tool's author
+//! makes a failure count for all by what the tool returns: `ToolError::new(ErrorKind::Upstream,
+//! ..)`, or the upstream's status by [`ToolError::from_status`](crate::ToolError::from_status), or
+//! a client behind [`transport`](crate::transport). Timeouts of our own layers, panics, dropped
+//! calls and a service that fails to become ready count for all. [`Breaker::principals`] lists the
+//! principals that are refused.
+//!
+//! A weak failure of a probe decides nothing for others: the probe's place is free again. A weak
+//! failure that was [slow](Rates::with_slow_call_rate) is a slow call for all callers.
+//!
+//! ## Lost connections
+//!
+//! Calls that fail with one lost connection are one failure, because they have one cause. The tool
+//! service names it on its errors ([`ToolError::outage`](crate::ToolError::outage)), on those of
+//! failed attempts to connect as well. A breaker that is open for an outage lets a call pass when
+//! the tool service has connected again or makes its next attempt, whatever the open period is. If
+//! that probe loses the next connection as well, the period holds.
+//!
+//! The tool services for MCP name outages. HTTP clients do not say on which connection a request
+//! failed, so each failed request counts.
+//!
+//! ## Order
+//!
+//! Inside retry and rate-limit layers, so that each attempt counts (with three attempts to a call
+//! two calls open a breaker) and no wait holds a probe's place; outside
+//! [`TimeoutLayer`](crate::timeout::TimeoutLayer), so that it sees timeouts as errors. (An outer
+//! timeout layer drops calls, as described above.) It is always ready: an open breaker answers
+//! although the inner service is not ready, and gives back what was reserved there. So
+//! back-pressure ends here; bound the load with an outer limit. A call that had to wait for
+//! readiness is admitted when it is about to run: calls that were queued before a tool died do not
+//! run after the breaker has opened.
+//!
+//! ## What is a probe
+//!
+//! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
+//! is still broken halfway, its caller does not know what has happened.
+//! [`with_probe`](CircuitBreakerBuilder::with_probe) takes [safe calls](Probe::SafeCalls) alone.
+//!
+//! ## A server's breaker and a tool's
+//!
+//! An outcome has a scope. A lost connection concerns the whole server; an error of an unknown kind
+//! concerns the tool alone ([`Count::ToolFailure`](crate::outcome::Count::ToolFailure)), and a
+//! server's breaker ignores it. So two layers divide the work; here the tool's own breaker leaves
+//! lost connections to the server's:
+//!
+//! ```
+//! use tower::ServiceBuilder;
+//! use tower_toolcall::{
+//!     Classify, ErrorKind, Key, Outcome, ToolError,
+//!     circuit_breaker::CircuitBreakerLayer, outcome::ByError,
+//! };
+//!
+//! # fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! let of_the_server = CircuitBreakerLayer::builder().with_keys(Key::Server).build()?;
+//! let of_the_tool = CircuitBreakerLayer::builder()
+//!     .classify_fn(|result: Result<&String, &ToolError>| match result {
+//!         Err(e) if e.kind() == ErrorKind::ConnectionFailed => Outcome::neutral(),
+//!         other => ByError.classify(other),
+//!     })
+//!     .build()?;
+//! let stack = ServiceBuilder::new().layer(of_the_server).layer(of_the_tool);
+//! # let _ = stack; Ok(()) }
+//! ```
+//!
+//! ## Observing and forcing
+//!
+//! What one process has learnt can be shared with others: by the crate `tower-toolcall-redis`, or
+//! by [`Breaker::adopt`] and [`Breaker::adopt_state`] by hand.
+//!
+//! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
+//! disables them, uses one by hand, and subscribes to their transitions.
+//! [`is_refusing`](CircuitBreakerHandle::is_refusing) helps to leave tools out of a list while
+//! their breakers are open. [`last_opening`](Breaker::last_opening) returns why a breaker has
+//! opened. Each transition is also a `tool.breaker` event at WARN, and reaches the layer's
+//! [`Listen`](crate::Listen)er.
+//!
+//! ## Bounds
+//!
+//! At most 10,000 breakers are kept ([`Keys`](crate::Keys)). When they are full, the layer evicts
+//! closed breakers that were not used for a while, first those without a failure in their window.
+//! It keeps breakers that are open, half-open or forced, or refuse a principal, unless their open
+//! period has been over for an hour and no call came. If all places are taken, calls with new keys
+//! pass without a breaker.
+//!
+//! As many principals are kept as keys, for all keys together: those with weak failures since their
+//! last success. When all places are taken, an eighth of them is forgotten, at most once a second:
+//! those that have made no call for the longest time, and are not refused. A call forgets those of
+//! its key that have made none for an hour. Principals that were [not
+//! verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none
+//! from others. One that has no place is not refused.
+//!
+//! ## Cost
 //!
 //! Finding the breaker of a known key takes a read lock that few other threads use; it waits only
 //! while a table of breakers is replaced. While the breaker is closed, admission is one atomic
@@ -224,7 +234,7 @@
 //! [`Rates`] or after failures, a failure, a refusal, and every call while principals have weak
 //! failures there. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
 //!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the breakers, and so do their
 //! clones. Readiness is not shared: a clone starts unpolled.

@@ -1,5 +1,13 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
+//! | | |
+//! |---|---|
+//! | does | lets at most so many calls of a key run; others wait in a queue |
+//! | place | inside retry and rate limit, outside breaker and timeout |
+//! | default | the limit is yours; a queue of 64 places |
+//! | the caller sees | [`Overloaded`](crate::ErrorKind::Overloaded), not started |
+//! | method | `ServiceBuilderExt::tool_concurrency_limit` |
+//!
 //! Each tool of each server has its own limit ([`Key`](crate::Key)), so that one slow tool does not
 //! take the connections, threads or memory of the others. Further calls wait in a queue, in the
 //! order in which they were first polled. The queue of a key has 64 places
@@ -9,26 +17,6 @@
 //! Further calls of batches wait for one of these, outside the queue.
 //!
 //! What happens to a call:
-//!
-//! - **It is sent**: it holds a permit from then on until its answer is there, a success or an
-//!   error.
-//! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no
-//!   reservation of the inner service.
-//! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free
-//!   immediately, and the next call is woken.
-//!
-//! # Order
-//!
-//! Below retry and rate-limit layers, so that their delays hold no permit (a call that [waits for a
-//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the
-//! breaker, so that a call that had to wait is admitted by the breaker when it is about to run, and
-//! above the timeout, so that an attempt's time does not run while it waits. Below a
-//! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
-//!
-//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the
-//! service below is not ready waits for it first, without a permit and without a place in the
-//! queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and
-//! waits for it.
 //!
 //! # Example
 //!
@@ -79,7 +67,42 @@
 //! ended the wait. Errors of the inner service pass, stamped with the call's names; an inner
 //! readiness error is the result of the call that meets it.
 //!
-//! # Bounds
+//! # Cancel safety
+//!
+//! Dropping the future at any point gives its permit, or its place in the queue, back. A waiting
+//! call has to be polled: if it is not polled when its turn has come, it keeps its permit from
+//! others.
+//!
+//! # Differences from `tower::limit::ConcurrencyLimit`
+//!
+//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call
+//! is prepared or never made; a caller waits there without a bound or a deadline, and is never
+//! refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds
+//! without waiting allocates nothing in both.
+//!
+//! # Details
+//!
+//! - **It is sent**: it holds a permit from then on until its answer is there, a success or an
+//!   error.
+//! - **It waits**: until its turn, until its deadline, or until its caller cancels. It holds no
+//!   reservation of the inner service.
+//! - **Its future is dropped**, also after a panic: its permit, or its place in the queue, is free
+//!   immediately, and the next call is woken.
+//!
+//! ## Order
+//!
+//! Below retry and rate-limit layers, so that their delays hold no permit (a call that [waits for a
+//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the
+//! breaker, so that a call that had to wait is admitted by the breaker when it is about to run, and
+//! above the timeout, so that an attempt's time does not run while it waits. Below a
+//! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
+//!
+//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the
+//! service below is not ready waits for it first, without a permit and without a place in the
+//! queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and
+//! waits for it.
+//!
+//! ## Bounds
 //!
 //! At most 10,000 keys are kept ([`Keys`](crate::Keys)). A key with running or waiting calls is not
 //! evicted. If all places are taken, calls with new keys pass without a limit: under a shared limit
@@ -93,28 +116,15 @@
 //! A limit for each key is none for all keys together: for that, put a second layer with one key
 //! for all calls outside, `Key::by(|_| "")`.
 //!
-//! # Cancel safety
-//!
-//! Dropping the future at any point gives its permit, or its place in the queue, back. A waiting
-//! call has to be polled: if it is not polled when its turn has come, it keeps its permit from
-//! others.
-//!
-//! # Panics
+//! ## Panics
 //!
 //! A call with a deadline that has to wait panics outside a tokio runtime, or in one without the
 //! time driver.
 //!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the limits. Readiness is not
 //! shared.
-//!
-//! # Differences from `tower::limit::ConcurrencyLimit`
-//!
-//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call
-//! is prepared or never made; a caller waits there without a bound or a deadline, and is never
-//! refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds
-//! without waiting allocates nothing in both.
 
 mod handle;
 mod layer;

@@ -1,5 +1,13 @@
 //! A layer that ends a call at its deadline, or when its caller cancels.
 //!
+//! | | |
+//! |---|---|
+//! | does | bounds the whole call: waits, retries and attempts |
+//! | place | outside all layers that wait or repeat, inside observers |
+//! | default | the budget is yours; 500 ms are reserved from an outer deadline |
+//! | the caller sees | [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled) |
+//! | method | `ServiceBuilderExt::tool_deadline` |
+//!
 //! It gives each call a time budget for everything below: waiting until a service is ready,
 //! retries, cooldowns, the call itself. A deadline that the call brought along is never exceeded:
 //! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at
@@ -7,12 +15,6 @@
 //! to finish its own work. If nothing is left, the call is not started. When the time is up, or
 //! when the caller's token fires, the inner future is dropped at that moment. Dropping the response
 //! future drops the inner one.
-//!
-//! # Order
-//!
-//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse
-//! a call although the service below is not ready, so back-pressure ends here; bound the load with
-//! a limit above it.
 //!
 //! # Example
 //!
@@ -46,7 +48,30 @@
 //! let tool = DeadlineLayer::inherited(); // no budget of its own: enforces what is set outside
 //! ```
 //!
-//! # A tool that is told to stop
+//! # Errors
+//!
+//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
+//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline as its limit for a call that was
+//! started, and [`Cancelled`](crate::ErrorKind::Cancelled). If an inner layer has repeated the
+//! call, the error of the last finished attempt is the source, and its code and message are the
+//! detail `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
+//! readiness error is the result of the call that meets it.
+//!
+//! # Cancel safety
+//!
+//! Nothing is lost or leaked when the future is dropped. The response is polled before token and
+//! timer: when several are ready, the response wins. So a future that is first polled after its
+//! deadline polls the tool once.
+//!
+//! # Details
+//!
+//! ## Order
+//!
+//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse
+//! a call although the service below is not ready, so back-pressure ends here; bound the load with
+//! a limit above it.
+//!
+//! ## A tool that is told to stop
 //!
 //! With `with_drain` the inner future is not dropped at the deadline, or when the caller cancels.
 //! The call's token (`ToolCall::cancellation`) fires for the tool and its tasks, and the layer
@@ -66,26 +91,11 @@
 //! as that of an MCP server, which is notified by the drop, is only waited for. Dropping the
 //! response future drops the inner one immediately.
 //!
-//! # Errors
-//!
-//! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) for a call that was not started,
-//! [`Timeout`](crate::ErrorKind::Timeout) with the deadline as its limit for a call that was
-//! started, and [`Cancelled`](crate::ErrorKind::Cancelled). If an inner layer has repeated the
-//! call, the error of the last finished attempt is the source, and its code and message are the
-//! detail `last_attempt`. Errors of the inner service pass, stamped with the call's names; an inner
-//! readiness error is the result of the call that meets it.
-//!
-//! # Cancel safety
-//!
-//! Nothing is lost or leaked when the future is dropped. The response is polled before token and
-//! timer: when several are ready, the response wins. So a future that is first polled after its
-//! deadline polls the tool once.
-//!
-//! # Panics
+//! ## Panics
 //!
 //! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
 //!
-//! # Clone
+//! ## Clone
 //!
 //! Clones share the settings. Readiness is not shared: a clone starts unpolled.
 

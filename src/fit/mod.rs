@@ -1,5 +1,13 @@
 //! A layer that shortens answers that are too long for a model.
 //!
+//! | | |
+//! |---|---|
+//! | does | keeps the beginning and the end of a long answer, with a mark between them |
+//! | place | outside `check`, inside observers |
+//! | default | the limit is yours |
+//! | the caller sees | a shorter answer; [`Reported`](crate::ErrorKind::Reported) if it cannot be shortened |
+//! | method | `ServiceBuilderExt::tool_fit` |
+//!
 //! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer
 //! one keeps its beginning, three quarters of the room, and its end. Between them stands a mark
 //! that says how much is missing and what to do. The cut is at a line break if one is near, and
@@ -8,26 +16,6 @@
 //!
 //! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors
 //! of the call pass; their texts have limits of their own.
-//!
-//! | answer | shortened part |
-//! |---|---|
-//! | `String`, `Cow<str>` | the text |
-//! | a JSON string | its text |
-//! | other JSON | data in Base64, which become a line each; then its long strings, all to one length, if it fits then; else the whole becomes a text, which is cut |
-//! | `McpAnswer` of `tower-toolcall-mcp` | its text blocks, as one text. An image counts as 4,000 characters, or a 50th of its Base64 if that is more; an image that does not fit becomes a line. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
-//! | `HttpAnswer` (crate `tower-toolcall-http`) | its body; kept headers that take more than half of the limit are left out, with a note |
-//! | numbers, `()` | nothing |
-//!
-//! [`Shorten`] is for answers of your own type.
-//!
-//! # Order
-//!
-//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by
-//! its bytes too; below the observers (trace, metrics, result), so that they see what the caller
-//! sees. The size that a check has measured stays that of the whole answer. The text behind a mark
-//! may begin in the middle of a secret, or without the name by which redaction knows it; redaction
-//! then leaves it as it is. Where answers are shown to others than the model, let tools leave
-//! secrets out of them.
 //!
 //! # Example
 //!
@@ -74,22 +62,44 @@
 //! shortened](Shorten::shorten): the tool ran, so that is never retried and says nothing to a
 //! breaker. Those of the inner service, stamped with the call's names.
 //!
-//! # Events
-//!
-//! An answer that was shortened is the event `tool.shortened`, INFO, through `tracing`: see
-//! [`event`](crate::event).
-//!
-//! # Panics
-//!
-//! A panic of the hook is one of the call, although its tool has answered; a
-//! [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
-//!
 //! # Cancel safety
 //!
 //! Dropping the response future drops the inner one. An answer is measured and shortened in one
 //! poll.
 //!
-//! # Clone
+//! # Details
+//!
+//! | answer | shortened part |
+//! |---|---|
+//! | `String`, `Cow<str>` | the text |
+//! | a JSON string | its text |
+//! | other JSON | data in Base64, which become a line each; then its long strings, all to one length, if it fits then; else the whole becomes a text, which is cut |
+//! | `McpAnswer` of `tower-toolcall-mcp` | its text blocks, as one text. An image counts as 4,000 characters, or a 50th of its Base64 if that is more; an image that does not fit becomes a line. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
+//! | `HttpAnswer` (crate `tower-toolcall-http`) | its body; kept headers that take more than half of the limit are left out, with a note |
+//! | numbers, `()` | nothing |
+//!
+//! [`Shorten`] is for answers of your own type.
+//!
+//! ## Order
+//!
+//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by
+//! its bytes too; below the observers (trace, metrics, result), so that they see what the caller
+//! sees. The size that a check has measured stays that of the whole answer. The text behind a mark
+//! may begin in the middle of a secret, or without the name by which redaction knows it; redaction
+//! then leaves it as it is. Where answers are shown to others than the model, let tools leave
+//! secrets out of them.
+//!
+//! ## Events
+//!
+//! An answer that was shortened is the event `tool.shortened`, INFO, through `tracing`: see
+//! [`event`](crate::event).
+//!
+//! ## Panics
+//!
+//! A panic of the hook is one of the call, although its tool has answered; a
+//! [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
+//!
+//! ## Clone
 //!
 //! Clones share the hook.
 

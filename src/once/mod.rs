@@ -1,114 +1,15 @@
 //! A layer that runs a repeated call once: no second payment, no second mail.
 //!
+//! | | |
+//! |---|---|
+//! | does | answers a repeated call from the first one |
+//! | place | inside `validate` and policy, outside all layers that wait or repeat |
+//! | default | for 10 minutes, by key or equal arguments |
+//! | the caller sees | the first answer, or a refusal if the outcome is unknown |
+//! | method | `ServiceBuilderExt::tool_once` |
+//!
 //! After a timeout an agent repeats its call, under a new call id, and cannot know whether the
 //! first call has run. Inside this layer it gets the first call's answer.
-//!
-//! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for
-//! again with equal arguments is else ten minutes old.
-//!
-//! ```
-//! # use tower_toolcall::{ReplaySafety, ToolCall};
-//! # let call = ToolCall::new("order_status");
-//! let call = match call.tool() {
-//!     "order_status" => call.with_replay_safety(ReplaySafety::Safe),
-//!     _ => call,
-//! };
-//! # let _ = call;
-//! ```
-//!
-//! The layer stands outside of retry and does not see what a retry policy declares:
-//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and
-//! `assume_replay_safe` do not count here.
-//!
-//! In a loop over a model's turns the same stands in `Turn::map_calls` of `tower-toolcall-turn`; in
-//! a file of settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer
-//! takes it from the annotations of a trusted server.
-//!
-//! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
-//! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
-//!
-//! A call repeats another one if principal, server, tool and arguments are equal and at most ten
-//! minutes have passed since the other one ended
-//! ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its caller gives both the same
-//! [key](crate::ToolCall::with_once_key). By the end of the first call:
-//!
-//! | the first call | a call that repeats it |
-//! |---|---|
-//! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
-//! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
-//! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error; without a key, its text for the model says that the call was not made again |
-//! | has surely not started: a refusal of this side, or reported by the tool service: `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool` | runs |
-//! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
-//! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
-//!
-//! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound`
-//! for example, does not show that nothing was done: the tool may have met it after its work. A
-//! tool says so by a [`ToolError`](crate::ToolError) of its own.
-//!
-//! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key
-//! HTTP Header Field*, `draft-ietf-httpapi-idempotency-key-header`): the answer of the first
-//! request is repeated, errors included, and a key that comes with another request is an error. Two
-//! rules differ. Stripe repeats a 5xx, which does not show an agent whether anything has happened.
-//! The draft answers a request with 409 while the first one still runs; here it waits.
-//!
-//! # Keys
-//!
-//! A caller's key takes precedence over equal arguments. Use it when the program knows the effect:
-//! the number of an order, for example. Two equal calls that are both meant, in one turn too, need
-//! two keys:
-//!
-//! ```
-//! # use tower_toolcall::ToolCall;
-//! let stamp = |n: u32| ToolCall::new("buy_stamp").with_once_key(format!("stamp {n} of order 17"));
-//! # let _ = stamp(1);
-//! ```
-//!
-//! The id that a provider gives a call is not a key: most providers give a repeated call a new one,
-//! some give all calls the same, some count from 0 in each turn.
-//!
-//! These calls pass as if the layer were not there:
-//!
-//! - calls without a key that are known to be [safe](crate::ReplaySafety::Safe), because a tool
-//!   that only reads may have another answer by now;
-//! - calls that [go on waiting for a job](crate::ToolCall::with_job), because they start nothing;
-//! - calls with arguments that are nested too deeply to be sent.
-//!
-//! Calls are compared with those of their principal: the subject (the token of
-//! `ToolCall::with_subject_token`), else the agent id, else the session id. A
-//! `Turn` of `tower-toolcall-turn` sets them: `with_session_id`, `with_agent_id`. **Calls without a
-//! principal are compared with each other**. The first of them is the event `tool.inert`, at WARN,
-//! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with
-//! [`shared`](OnceBuilder::shared).
-//!
-//! **A renewed token of a subject is another subject: a call that is repeated with it runs again.**
-//! A token is not read, because it was not verified here, and the ids beside it are claims of its
-//! bearer. If tokens are renewed between two attempts, name the principal by
-//! [`with_principal`](OnceBuilder::with_principal): for example by an
-//! [extension](crate::ToolCall::extensions) with the user of a token that you have verified.
-//!
-//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that does
-//! not depend on the order of their members. A caller who could make two arguments of one hash
-//! would only deceive themselves.
-//!
-//! # How long
-//!
-//! From the end of the first call on: 24 hours for calls with a key
-//! ([`with_ttl`](OnceBuilder::with_ttl)), and no key is forgotten before; ten minutes for calls
-//! without ([`with_repeat_within`](OnceBuilder::with_repeat_within)). **It is kept in memory
-//! only**: a restart forgets all calls, those that run included, and another process knows none of
-//! them. What must not happen twice across restarts needs a tool that knows keys itself: see
-//! [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
-//!
-//! # Order
-//!
-//! Outside all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its
-//! attempts are one run. Inside `validate`, so that arguments are compared as they are sent; inside
-//! policy, so that a call that is not allowed gets no answer; inside trace and metrics, which see
-//! that nothing was [sent](crate::Observation::is_reused). If an outer layer sends a call again, it
-//! is the same call: it gets the same answer, or runs if it has not started.
-//!
-//! It is always ready: a call that has its answer does not need the inner service, and a waiting
-//! call holds nothing there.
 //!
 //! # Example
 //!
@@ -160,13 +61,130 @@
 //! | a key of more than 1 KiB, a principal of more than 20 KiB | `InvalidInput` | not started |
 //! | the deadline or the token ended the wait for the first one | `DeadlineExceeded`, `Cancelled` | unknown |
 //!
-//! An answer of MCP that asks for input is not kept: the call is made again with the input.
-//!
 //! Errors of the inner service pass, stamped with the call's names; an error that is given again is
-//! stamped with those of the call that gets it. The first one's end is an event for each call that
-//! gets it: `tool.reused`.
+//! stamped with those of the call that gets it.
 //!
-//! # Bounds
+//! # Cancel safety
+//!
+//! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota,
+//! an approval, a service that is not ready, a wait after a 429) was not sent: its key is free. A
+//! call that is dropped, or panics, later may have run. So may a call that was cloned on its way,
+//! because the clone may have been sent. A tool service that passes its own call on to another
+//! stack therefore sends a clone.
+//!
+//! # Details
+//!
+//! An answer of MCP that asks for input is not kept: the call is made again with the input. Each
+//! call that gets the end of another one is an event: `tool.reused`.
+//!
+//! **Declare tools that only read [safe](crate::ReplaySafety::Safe)**: a status that is asked for
+//! again with equal arguments is else ten minutes old.
+//!
+//! ```
+//! # use tower_toolcall::{ReplaySafety, ToolCall};
+//! # let call = ToolCall::new("order_status");
+//! let call = match call.tool() {
+//!     "order_status" => call.with_replay_safety(ReplaySafety::Safe),
+//!     _ => call,
+//! };
+//! # let _ = call;
+//! ```
+//!
+//! The layer stands outside of retry and does not see what a retry policy declares:
+//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety) and
+//! `assume_replay_safe` do not count here.
+//!
+//! In a loop over a model's turns the same stands in `Turn::map_calls` of `tower-toolcall-turn`; in
+//! a file of settings it is `replay_safe = true` under `[tools.order_status]`; an identity layer
+//! takes it from the annotations of a trusted server.
+//!
+//! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
+//! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
+//!
+//! A call repeats another one if principal, server, tool and arguments are equal and at most ten
+//! minutes have passed since the other one ended
+//! ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its caller gives both the same
+//! [key](crate::ToolCall::with_once_key). By the end of the first call:
+//!
+//! | the first call | a call that repeats it |
+//! |---|---|
+//! | still runs | waits for it, within its own deadline and its caller's token, and gets its answer |
+//! | has an answer, a success or an error in the tool's own words (MCP's `isError`) | gets the same answer |
+//! | has failed definitely: with an error of the tool's own ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`, `InvalidInput`, `NotFound`, `Denied`) | gets the same error; without a key, its text for the model says that the call was not made again |
+//! | has surely not started: a refusal of this side, or reported by the tool service: `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool` | runs |
+//! | may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got a 5xx | is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is [safe](crate::ReplaySafety::Safe) to run twice |
+//! | has the same key, and another tool or other arguments | is refused: `InvalidInput` with the code [`TOOL_KEY_REUSED`] |
+//!
+//! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound`
+//! for example, does not show that nothing was done: the tool may have met it after its work. A
+//! tool says so by a [`ToolError`](crate::ToolError) of its own.
+//!
+//! These are the rules of Stripe's API (v1) and of the IETF's draft for HTTP (*The Idempotency-Key
+//! HTTP Header Field*, `draft-ietf-httpapi-idempotency-key-header`): the answer of the first
+//! request is repeated, errors included, and a key that comes with another request is an error. Two
+//! rules differ. Stripe repeats a 5xx, which does not show an agent whether anything has happened.
+//! The draft answers a request with 409 while the first one still runs; here it waits.
+//!
+//! ## Keys
+//!
+//! A caller's key takes precedence over equal arguments. Use it when the program knows the effect:
+//! the number of an order, for example. Two equal calls that are both meant, in one turn too, need
+//! two keys:
+//!
+//! ```
+//! # use tower_toolcall::ToolCall;
+//! let stamp = |n: u32| ToolCall::new("buy_stamp").with_once_key(format!("stamp {n} of order 17"));
+//! # let _ = stamp(1);
+//! ```
+//!
+//! The id that a provider gives a call is not a key: most providers give a repeated call a new one,
+//! some give all calls the same, some count from 0 in each turn.
+//!
+//! These calls pass as if the layer were not there:
+//!
+//! - calls without a key that are known to be [safe](crate::ReplaySafety::Safe), because a tool
+//!   that only reads may have another answer by now;
+//! - calls that [go on waiting for a job](crate::ToolCall::with_job), because they start nothing;
+//! - calls with arguments that are nested too deeply to be sent.
+//!
+//! Calls are compared with those of their principal: the subject (the token of
+//! `ToolCall::with_subject_token`), else the agent id, else the session id. A
+//! `Turn` of `tower-toolcall-turn` sets them: `with_session_id`, `with_agent_id`. **Calls without a
+//! principal are compared with each other**. The first of them is the event `tool.inert`, at WARN,
+//! and [`OnceLayer::inert`] counts them. In a program of a single user that is right: say so with
+//! [`shared`](OnceBuilder::shared).
+//!
+//! **A renewed token of a subject is another subject: a call that is repeated with it runs again.**
+//! A token is not read, because it was not verified here, and the ids beside it are claims of its
+//! bearer. If tokens are renewed between two attempts, name the principal by
+//! [`with_principal`](OnceBuilder::with_principal): for example by an
+//! [extension](crate::ToolCall::extensions) with the user of a token that you have verified.
+//!
+//! Principals, keys and tools are compared in full, arguments by a keyed hash of 128 bits that does
+//! not depend on the order of their members. A caller who could make two arguments of one hash
+//! would only deceive themselves.
+//!
+//! ## How long
+//!
+//! From the end of the first call on: 24 hours for calls with a key
+//! ([`with_ttl`](OnceBuilder::with_ttl)), and no key is forgotten before; ten minutes for calls
+//! without ([`with_repeat_within`](OnceBuilder::with_repeat_within)). **It is kept in memory
+//! only**: a restart forgets all calls, those that run included, and another process knows none of
+//! them. What must not happen twice across restarts needs a tool that knows keys itself: see
+//! [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key).
+//!
+//! ## Order
+//!
+//! Outside all that repeats or holds back a call (quota, deadline, poll, retry, rate limit): its
+//! attempts are one run. Inside `validate`, so that arguments are compared as they are sent; inside
+//! policy, so that a call that is not allowed gets no answer; inside trace and metrics, which see
+//! that nothing was [sent](crate::Observation::is_reused). If an outer layer sends a call again, it
+//! is the same call: it gets the same answer, or runs if it has not started.
+//!
+//! It is always ready: a call that has its answer does not need the inner service, and a waiting
+//! call holds nothing there.
+//!
+//! ## Bounds
 //!
 //! At most 10,000 keys ([`with_max_keys`](OnceBuilder::with_max_keys)), those of running calls
 //! included, and of one principal at most an eighth of that, so that no principal can use up the
@@ -193,20 +211,12 @@
 //! KiB. The [source](std::error::Error::source) of an error is not kept: a caller who gets the
 //! error again has its text.
 //!
-//! # Cancel safety
-//!
-//! A call that is dropped while a layer of this crate holds it back (a limit, a cooldown, a quota,
-//! an approval, a service that is not ready, a wait after a 429) was not sent: its key is free. A
-//! call that is dropped, or panics, later may have run. So may a call that was cloned on its way,
-//! because the clone may have been sent. A tool service that passes its own call on to another
-//! stack therefore sends a clone.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the keys, also those with
 //! answers of different types. Readiness is not shared: a clone starts unpolled.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! A call that passes allocates nothing. Else its arguments are hashed twice, its key is put
 //! together, and one mutex is taken for a moment at its beginning and its end; its answer is

@@ -1,5 +1,13 @@
 //! A layer that allows calls, denies them, or asks a person before they are sent.
 //!
+//! | | |
+//! |---|---|
+//! | does | decides by rules, or asks an approver |
+//! | place | inside `identity`, observers and `validate`, outside deadline and retry |
+//! | default | a call without a matching rule is allowed |
+//! | the caller sees | [`Denied`](crate::ErrorKind::Denied), not started |
+//! | method | `ServiceBuilderExt::tool_policy` |
+//!
 //! Rules are tried in the order in which they were set, and the first rule that matches a call
 //! decides. A call without a matching rule is allowed, or denied with
 //! [`PolicyLayer::deny_by_default`]. A [`Rule`] has a pattern for the tool's name, and may have
@@ -8,20 +16,6 @@
 //! A call that needs an approval waits for it: the approver is a service of yours that is given an
 //! [`Approval`] and answers it. The call is sent only if it is approved in time. An approval is for
 //! one call, its tool and its arguments, and is used once: the same call again is asked for again.
-//!
-//! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response
-//! future drops the inner one, or the approver's.
-//!
-//! # Order
-//!
-//! Inside an [identity layer](crate::identity), so that rules know tools by their real names;
-//! inside trace and metrics, which see the refusal; inside validation (`validate::ValidateLayer`),
-//! so that the approver sees repaired arguments. No inner layer may change arguments.
-//!
-//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks
-//! is not the tool's. It has a limit of its own, and the deadline that the call brings along.
-//! Outside of all that repeats calls (retry, rate limit, poll): one approval is for all attempts at
-//! one call. Below retry each attempt would be asked for.
 //!
 //! # Example
 //!
@@ -107,11 +101,6 @@
 //! | met an approver that failed, or answered something else | `Overloaded` | [`APPROVAL_FAILED`] | yes, later | 503 | 14 |
 //! | needs an approval, and no approver is set or can be asked | [`Internal`](crate::ErrorKind::Internal) | [`APPROVAL_MISSING`] | no | 500 | 13 |
 //!
-//! Only a denial is told to the model as one, with a person's reason. A [repeat
-//! guard](crate::repeat_guard) counts denials, and none of the others. What was decided is the
-//! detail `policy`, one of the names of [`PolicyOutcome`]. The rule's reason is in the message for
-//! developers.
-//!
 //! [`Cancelled`](crate::ErrorKind::Cancelled) and
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or
 //! the call's deadline ends the wait. [`InvalidInput`](crate::ErrorKind::InvalidInput), not
@@ -119,33 +108,54 @@
 //! ([`ToolCall::check`](crate::ToolCall::check)). Errors of the inner service pass, stamped with
 //! the call's names.
 //!
-//! # Events
+//! # Cancel safety
+//!
+//! The approver's future is dropped with the response future, and nothing is sent. It is dropped
+//! before an approved call is sent.
+//!
+//! # Details
+//!
+//! Only a denial reads as a denial to the model, with a person's reason. A [repeat
+//! guard](crate::repeat_guard) counts denials, and none of the others. The detail `policy` of an
+//! error is the decision, one of the names of [`PolicyOutcome`]. The rule's reason is in the
+//! message for developers.
+//!
+//! A call that is denied is not sent, and nothing counts it against its tool. Dropping the response
+//! future drops the inner one, or the approver's.
+//!
+//! ## Order
+//!
+//! Inside an [identity layer](crate::identity), so that rules know tools by their real names;
+//! inside trace and metrics, which see the refusal; inside validation (`validate::ValidateLayer`),
+//! so that the approver sees repaired arguments. No inner layer may change arguments.
+//!
+//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks
+//! is not the tool's. It has a limit of its own, and the deadline that the call brings along.
+//! Outside of all that repeats calls (retry, rate limit, poll): one approval is for all attempts at
+//! one call. Below retry each attempt would be asked for.
+//!
+//! ## Events
 //!
 //! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits
 //! has one when the approver is asked, and another one with its answer, unless it was given up
 //! before. A call that is allowed without an approval is an event at DEBUG, and none if neither the
 //! listener nor a subscriber takes DEBUG. A trace above reports a refusal as `tool.rejected` too.
 //!
-//! # Readiness
+//! ## Readiness
 //!
 //! Always ready. A call that is denied, or waits for an approval, gives back what the inner service
 //! has reserved for it; once it is approved it waits for the inner service like any other, until
 //! its deadline.
 //!
-//! # Panics
+//! ## Panics
 //!
 //! A panic of the approver, or of a function of a rule, is one of the call: it is not sent.
 //!
-//! # Cancel safety
-//!
-//! The approver's future is dropped with the response future, and nothing is sent. It is dropped
-//! before an approved call is sent.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Clones share the policy. The approver is cloned for each question.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! A call that is allowed allocates nothing. It costs one match for each rule up to the deciding
 //! one, each in a time that grows with the lengths of pattern and name. A call that waits

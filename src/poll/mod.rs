@@ -1,50 +1,18 @@
 //! A layer that waits for long jobs: a call that starts one has the job's result as its answer.
 //!
+//! | | |
+//! |---|---|
+//! | does | polls the job that a call has started |
+//! | place | inside the deadline, outside retry, breaker and timeout |
+//! | default | after 1 s to 30 s, 60 polls |
+//! | the caller sees | the job's result, or `PollTimeout` with the job |
+//! | method | `ServiceBuilderExt::tool_poll` |
+//!
 //! Some tools do not answer with their result, but with a job that runs on: HTTP APIs with `202
 //! Accepted`, MCP's tasks. The layer sends the call once. If its answer names a job, it asks for
 //! that job again and again, by calls of their own, until it is over. What answers mean and what to
 //! ask is told by a [`Job`]: `HttpJob` of the crate `tower-toolcall-http`, `McpTask` of the crate
 //! `tower-toolcall-mcp`, or one of your own.
-//!
-//! | what happens | the call's answer |
-//! |---|---|
-//! | the answer names no job, or a job that is over | that answer |
-//! | the job is done | its result |
-//! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
-//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against the tool |
-//! | a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or one of the first three does not find the job | it takes one of the polls, and the wait goes on |
-//! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
-//! | the call that starts the job fails | its error |
-//!
-//! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most
-//! ([`PollLayer::with_interval`]), or as long as the server asks for, 5 minutes at most. The last
-//! wait before the call's deadline is shortened: the last poll begins 500 ms before it and has to
-//! be answered 400 ms later. A call has 60 polls.
-//!
-//! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it
-//! immediately and starts none. An outer retry layer makes such a call by itself: while the job of
-//! a call runs, another attempt only waits for it, whatever the call's replay safety. If a timeout
-//! between the two layers drops the call, its job is cancelled and forgotten. A call that may run
-//! twice then starts another job, even if the cancellation has not arrived; so put no timeout of
-//! single requests outside this layer. Put no layer that renames calls, such as a router, between
-//! the two: the retry layer would not know the job for its own. A lost answer may have started a
-//! job all the same, as with any call.
-//!
-//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an outer
-//! idle timeout in time: the wait between polls does not count as silence. A hanging poll does.
-//! Observers find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client
-//! hears nothing before the answer: a job reports that it runs, not how far it is.
-//!
-//! # Order
-//!
-//! Inside of the deadline, outside of retry, breaker and timeout: they then act on single requests.
-//! An outer timeout ends the wait too. If it is shorter than the wait may be, as around a router of
-//! tools with poll layers, the first call is the event `tool.inert`, with the reason
-//! `outer_timeout`: give such a tool a timeout as long as its jobs. A poll is a separate call with
-//! the names, arguments, extensions and deadline of the first. It may run twice, and has neither
-//! the claims nor the timeout of the call. Readiness is passed through; polls are made on fresh
-//! instances, which wait for their own. Without an inner timeout, and without a deadline, a hanging
-//! poll is waited for.
 //!
 //! # Example
 //!
@@ -115,10 +83,6 @@
 //! The table above; and `InvalidInput`, as a refusal, for a call with a job of another tool.
 //! Stamped with the call's names.
 //!
-//! # Panics
-//!
-//! Outside a tokio runtime, or in one without the time driver, once it has to wait.
-//!
 //! # Cancel safety
 //!
 //! Dropping the response future ends the wait and drops a poll that runs. If the job is still
@@ -130,7 +94,53 @@
 //! before its answer has named a job, or if it was [given](crate::ToolCall::with_job) a job,
 //! because others may wait for it too.
 //!
-//! # Clone
+//! # Details
+//!
+//! | what happens | the call's answer |
+//! |---|---|
+//! | the answer names no job, or a job that is over | that answer |
+//! | the job is done | its result |
+//! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
+//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against the tool |
+//! | a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or one of the first three does not find the job | it takes one of the polls, and the wait goes on |
+//! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
+//! | the call that starts the job fails | its error |
+//!
+//! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most
+//! ([`PollLayer::with_interval`]), or as long as the server asks for, 5 minutes at most. The last
+//! wait before the call's deadline is shortened: the last poll begins 500 ms before it and has to
+//! be answered 400 ms later. A call has 60 polls.
+//!
+//! **Nothing is started twice.** A call that [carries](crate::ToolCall::with_job) a job asks for it
+//! immediately and starts none. An outer retry layer makes such a call by itself: while the job of
+//! a call runs, another attempt only waits for it, whatever the call's replay safety. If a timeout
+//! between the two layers drops the call, its job is cancelled and forgotten. A call that may run
+//! twice then starts another job, even if the cancellation has not arrived; so put no timeout of
+//! single requests outside this layer. Put no layer that renames calls, such as a router, between
+//! the two: the retry layer would not know the job for its own. A lost answer may have started a
+//! job all the same, as with any call.
+//!
+//! **Progress.** While a call waits for its job, it [reports](crate::Progress::report) to an outer
+//! idle timeout in time: the wait between polls does not count as silence. A hanging poll does.
+//! Observers find the [job](crate::Observation::job) on the call's record meanwhile. An MCP client
+//! hears nothing before the answer: a job reports that it runs, not how far it is.
+//!
+//! ## Order
+//!
+//! Inside of the deadline, outside of retry, breaker and timeout: they then act on single requests.
+//! An outer timeout ends the wait too. If it is shorter than the wait may be, as around a router of
+//! tools with poll layers, the first call is the event `tool.inert`, with the reason
+//! `outer_timeout`: give such a tool a timeout as long as its jobs. A poll is a separate call with
+//! the names, arguments, extensions and deadline of the first. It may run twice, and has neither
+//! the claims nor the timeout of the call. Readiness is passed through; polls are made on fresh
+//! instances, which wait for their own. Without an inner timeout, and without a deadline, a hanging
+//! poll is waited for.
+//!
+//! ## Panics
+//!
+//! Outside a tokio runtime, or in one without the time driver, once it has to wait.
+//!
+//! ## Clone
 //!
 //! Clones, and services of one layer value, share nothing but settings. Readiness belongs to the
 //! inner service. A call is copied. More is allocated only if it starts a job.

@@ -1,36 +1,19 @@
 //! A layer that gives the calls of a key so many units per period.
 //!
+//! | | |
+//! |---|---|
+//! | does | spends units that come back at an even rate |
+//! | place | outside deadline and retry |
+//! | default | the quota is yours; a call waits for its turn, 30 s at most |
+//! | the caller sees | [`RateLimited`](crate::ErrorKind::RateLimited), not started |
+//! | method | `ServiceBuilderExt::tool_quota` |
+//!
 //! A [`Quota`] is a bucket of units. A call takes one unit ([or more](QuotaBuilder::with_cost));
 //! units come back one by one at an even rate: 60 per minute are one per second. The bucket's size
 //! is the burst: the units that can be used together after a time without calls; by default as many
 //! as come back in a period. So in any span of time `t` calls are admitted for at most `burst +
 //! units * t / period` units, and a call passes immediately if its units are there. Each tool of
 //! each server has its own bucket ([`Key`](crate::Key)).
-//!
-//! What happens to a call:
-//!
-//! - **Its units are there**: it takes them and is sent. They are used up, however it ends.
-//! - **They will be there in time**: it takes them in advance and waits for its turn: for 30 s at
-//!   most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its deadline, and not after
-//!   its caller has cancelled. Turns come in the order in which calls came. A waiting call holds no
-//!   reservation of the service below.
-//! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast):
-//!   it is refused immediately, with the time until they are.
-//! - **Its future is dropped before it was sent**: it gives its units back. Calls that wait behind
-//!   it keep their turns. The next call that has to wait gets the returned one.
-//!
-//! The numbers are your own, and hold before a server has said anything. What to do after a
-//! server's 429 is the business of [`rate_limit`](crate::rate_limit).
-//!
-//! # Order
-//!
-//! If the quota is what a caller may use: outside of deadline, poll and retry. A call then costs
-//! its units once, however often it is sent or its job is asked for, and its wait does not use up
-//! the time of the tool. If it is what a server grants: directly above the rate-limit layer, so
-//! that each attempt costs.
-//!
-//! The layer is always ready: back-pressure ends here. If the service below is not ready for a
-//! call, the call waits for that first, and takes its units when it is about to be sent.
 //!
 //! # Example
 //!
@@ -94,7 +77,46 @@
 //! service became ready too late. Errors of the inner service pass, stamped with the call's names;
 //! an inner readiness error is the result of the call that meets it.
 //!
-//! # Bounds
+//! # Cancel safety
+//!
+//! A future that is dropped before its call was sent gives the units back. They are lost only if
+//! the call's turn has come by then, and others wait behind it.
+//!
+//! # Differences from `tower::limit::RateLimit`
+//!
+//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many
+//! as granted can pass around the end of a window), cannot be cloned, and lets callers wait in
+//! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that
+//! cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
+//!
+//! # Details
+//!
+//! What happens to a call:
+//!
+//! - **Its units are there**: it takes them and is sent. They are used up, however it ends.
+//! - **They will be there in time**: it takes them in advance and waits for its turn: for 30 s at
+//!   most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its deadline, and not after
+//!   its caller has cancelled. Turns come in the order in which calls came. A waiting call holds no
+//!   reservation of the service below.
+//! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast):
+//!   it is refused immediately, with the time until they are.
+//! - **Its future is dropped before it was sent**: it gives its units back. Calls that wait behind
+//!   it keep their turns. The next call that has to wait gets the returned one.
+//!
+//! The numbers are your own, and hold before a server has said anything. What to do after a
+//! server's 429 is the business of [`rate_limit`](crate::rate_limit).
+//!
+//! ## Order
+//!
+//! If the quota is what a caller may use: outside of deadline, poll and retry. A call then costs
+//! its units once, however often it is sent or its job is asked for, and its wait does not use up
+//! the time of the tool. If it is what a server grants: directly above the rate-limit layer, so
+//! that each attempt costs.
+//!
+//! The layer is always ready: back-pressure ends here. If the service below is not ready for a
+//! call, the call waits for that first, and takes its units when it is about to be sent.
+//!
+//! ## Bounds
 //!
 //! At most 10,000 keys are kept ([`Keys`](crate::Keys)). Keys with a full bucket are evicted before
 //! others. A key that is evicted too early begins with a full bucket when it comes back. If all
@@ -110,28 +132,16 @@
 //! ready. If that is late for several calls, they are sent together, although their turns came one
 //! after the other.
 //!
-//! # Cancel safety
-//!
-//! A future that is dropped before its call was sent gives the units back. They are lost only if
-//! the call's turn has come by then, and others wait behind it.
-//!
-//! # Panics
+//! ## Panics
 //!
 //! A call that has to wait panics outside a tokio runtime, or in one without the time driver. A
 //! panic of a function for the key or the cost passes to the caller of the service; nothing was
 //! taken by then.
 //!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the buckets. Readiness is not
 //! shared.
-//!
-//! # Differences from `tower::limit::RateLimit`
-//!
-//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many
-//! as granted can pass around the end of a window), cannot be cloned, and lets callers wait in
-//! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that
-//! cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
 
 mod bucket;
 mod gcra;

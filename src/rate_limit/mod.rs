@@ -1,5 +1,13 @@
 //! A layer that waits out rate limits, for all calls of a key together.
 //!
+//! | | |
+//! |---|---|
+//! | does | holds back all calls of a key after a rate limit, and repeats the call that met it |
+//! | place | inside retry, outside the breaker |
+//! | default | 3 attempts; cooldown as the server asks, else 30 s; waits of 300 s at most |
+//! | the caller sees | [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after` |
+//! | method | `ServiceBuilderExt::tool_rate_limit` |
+//!
 //! When a call meets a rate limit (a 429 or one of its other forms; the
 //! [classifier](crate::Classify) says), the gate of its key closes for as long as the server asks,
 //! or for 30 s if it gives no time. Until then no call of that key is sent: each waits for its
@@ -8,36 +16,6 @@
 //! twice as many each second; and if that meets the limit again, half as fast as it was then, back
 //! to that rate within ten seconds, and only then faster. Within two minutes after the last limit,
 //! no call is held back any more.
-//!
-//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the
-//! tool or its service reports so, by its own error or by a 429 on its own connection. A call that
-//! may have run is repeated only if it is marked as [safe](crate::ReplaySafety::Safe). Its last
-//! error carries [`retry_after`](crate::ToolError::retry_after).
-//!
-//! A limit that is known by an error's text alone
-//! ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless [asked
-//! for](RateLimitBackoffBuilder::with_text_limits): it delays its own call.
-//! [`RateLimitBackoffLayer::handle`] lists the cooldowns, ends them and begins others.
-//!
-//! A success may report that it used up what the server grants
-//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well. So
-//! does a failing server that says when it is back, by a 503 with `Retry-After` for example: other
-//! calls wait. The call that met it is repeated by a retry layer, not by this one.
-//!
-//! # Limits per user
-//!
-//! If the upstream limits each user, use [`with_keys`](RateLimitBackoffBuilder::with_keys) and
-//! [`Key::per_principal`](crate::Key::per_principal): then user B does not wait for A's 429.
-//! Settings with `token.endpoint` do so by default.
-//!
-//! # Order
-//!
-//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one.
-//! Under a retrier, this layer holds calls back and does not repeat them; a retrier below it
-//! repeats everything but rate limits, and the attempts of both count together (as far as an error
-//! reports them: an `Ok` that a classifier takes for a limit reports none). So the two never
-//! multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound the load
-//! with a limit above it. A waiting call holds no reservation of the service below.
 //!
 //! # Example
 //!
@@ -87,24 +65,56 @@
 //! ready too late. [`Cancelled`](crate::ErrorKind::Cancelled) if the caller's token fires during
 //! the wait. Errors of the inner service pass, stamped with the call's names.
 //!
-//! # Bounds
-//!
-//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted.
-//! If all places are taken, calls with new keys pass, and are not repeated. A cooldown is shared
-//! for 300 s at most ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever
-//! a server says.
-//!
 //! # Cancel safety
 //!
 //! Nothing is lost when the future is dropped: a turn that was given to it is given to the next
 //! call that asks. (Calls that wait already keep theirs.) When a cooldown is extended, calls that
 //! wait ask again when their old turn comes, so a later call may then be sent before them.
 //!
-//! # Panics
+//! # Details
+//!
+//! The call that met the limit is sent again, at most 3 times in all, if it surely did not run: the
+//! tool or its service reports so, by its own error or by a 429 on its own connection. A call that
+//! may have run is repeated only if it is marked as [safe](crate::ReplaySafety::Safe). Its last
+//! error carries [`retry_after`](crate::ToolError::retry_after).
+//!
+//! A limit that is known by an error's text alone
+//! ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless [asked
+//! for](RateLimitBackoffBuilder::with_text_limits): it delays its own call.
+//! [`RateLimitBackoffLayer::handle`] lists the cooldowns, ends them and begins others.
+//!
+//! A success may report that it used up what the server grants
+//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well. So
+//! does a failing server that says when it is back, by a 503 with `Retry-After` for example: other
+//! calls wait. The call that met it is repeated by a retry layer, not by this one.
+//!
+//! ## Limits per user
+//!
+//! If the upstream limits each user, use [`with_keys`](RateLimitBackoffBuilder::with_keys) and
+//! [`Key::per_principal`](crate::Key::per_principal): then user B does not wait for A's 429.
+//! Settings with `token.endpoint` do so by default.
+//!
+//! ## Order
+//!
+//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one.
+//! Under a retrier, this layer holds calls back and does not repeat them; a retrier below it
+//! repeats everything but rate limits, and the attempts of both count together (as far as an error
+//! reports them: an `Ok` that a classifier takes for a limit reports none). So the two never
+//! multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound the load
+//! with a limit above it. A waiting call holds no reservation of the service below.
+//!
+//! ## Bounds
+//!
+//! At most 10,000 keys are kept ([`Keys`](crate::Keys)), and a key that cools down is not evicted.
+//! If all places are taken, calls with new keys pass, and are not repeated. A cooldown is shared
+//! for 300 s at most ([`with_max_cooldown`](RateLimitBackoffBuilder::with_max_cooldown)), whatever
+//! a server says.
+//!
+//! ## Panics
 //!
 //! A call that has to wait panics outside a tokio runtime, or in one without the time driver.
 //!
-//! # Clone
+//! ## Clone
 //!
 //! All services made from one layer value, or from its clones, share the gates. Readiness is not
 //! shared. Each service that the layer makes (not each clone) takes some KiB for reference counts

@@ -1,5 +1,13 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
+//! | | |
+//! |---|---|
+//! | does | makes a result of each answer, error and timeout |
+//! | place | outermost, or directly inside `sanitize` |
+//! | default | an `Ok` is a success unless the tool service reports an error |
+//! | the caller sees | a [`ToolResult`], never an error |
+//! | method | `ServiceBuilderExt::tool_result` |
+//!
 //! For agent loops, where the failure of one tool must not end the turn; `batch::Parallel` makes
 //! such results itself. The result has the call's [`Status`], its answer or error, its duration,
 //! and what the inner layers did. A readiness error is the result of the call that meets it.
@@ -12,19 +20,6 @@
 //! | `DeadlineExceeded`: no time was left, it did not start | `skipped` | | yes |
 //! | `Cancelled` | `cancelled` | | yes |
 //! | any other error | `error` | | yes |
-//!
-//! # Serde
-//!
-//! A result is written *redacted*: [`ToolResult`]'s `Serialize` is for logs and stores, as its
-//! `Debug` is. To hand the tool's real answer on, ask for it: [`ToolResult::exposed`],
-//! [`ToolResult::into_data`].
-//!
-//! # Order
-//!
-//! Outermost, or directly inside [`SanitizeLayer`](crate::sanitize): its rules hold either way. It
-//! is always ready, so back-pressure ends here: bound the load with a limit outside it. A
-//! [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
-//! panic goes on up.
 //!
 //! # Example
 //!
@@ -70,16 +65,6 @@
 //!
 //! Answers that say so in themselves need a [classifier](ToolResultLayer::with_classifier).
 //!
-//! # Other systems' names
-//!
-//! | ours | elsewhere |
-//! |---|---|
-//! | `is_success()` | `success` (a TypeScript executor) |
-//! | [`Status::Timeout`], [`Status::Skipped`] | both are `timeout` in a Go agent library; [`ToolResult::ran_out_of_time`] is true for both |
-//! | `duration()`, `duration_ms` | `executionTimeMs`, `tool.execution_time_ms` |
-//! | `user_message()` | `userMessage` |
-//! | `error().code()` | see [the codes](crate::error#other-systems-codes) |
-//!
 //! # Errors
 //!
 //! None: the error type is [`Never`], which has no value and does not convert into a
@@ -93,7 +78,32 @@
 //! Dropping the response future drops the inner one, and no result is made. A call that its token
 //! cancels has a result.
 //!
-//! # Clone
+//! # Details
+//!
+//! ## Serde
+//!
+//! A result is written *redacted*: [`ToolResult`]'s `Serialize` is for logs and stores, as its
+//! `Debug` is. To hand the tool's real answer on, ask for it: [`ToolResult::exposed`],
+//! [`ToolResult::into_data`].
+//!
+//! ## Order
+//!
+//! Outermost, or directly inside [`SanitizeLayer`](crate::sanitize): its rules hold either way. It
+//! is always ready, so back-pressure ends here: bound the load with a limit outside it. A
+//! [`CatchPanicLayer`](crate::catch_panic) innermost makes results of panics as well; without it a
+//! panic goes on up.
+//!
+//! ## Other systems' names
+//!
+//! | ours | elsewhere |
+//! |---|---|
+//! | `is_success()` | `success` (a TypeScript executor) |
+//! | [`Status::Timeout`], [`Status::Skipped`] | both are `timeout` in a Go agent library; [`ToolResult::ran_out_of_time`] is true for both |
+//! | `duration()`, `duration_ms` | `executionTimeMs`, `tool.execution_time_ms` |
+//! | `user_message()` | `userMessage` |
+//! | `error().code()` | see [the codes](crate::error#other-systems-codes) |
+//!
+//! ## Clone
 //!
 //! Clones share nothing; a clone has no reservation.
 

@@ -1,55 +1,18 @@
 //! A layer that repeats calls that failed.
 //!
+//! | | |
+//! |---|---|
+//! | does | repeats failed calls that may run twice |
+//! | place | inside deadline, outside rate limit and breaker |
+//! | default | 3 attempts after 1 s and 2 s; a fifth of the calls of a tool |
+//! | the caller sees | the last error, with the number of attempts |
+//! | method | `ServiceBuilderExt::tool_retry` |
+//!
 //! A call is sent again if the [classifier](crate::Classify) says that a repetition may help
 //! (timeouts, lost connections, 5xx, rate limits), if it may run twice, and if another attempt can
 //! begin before its deadline: at most 3 attempts in all, after 1 s and 2 s plus a random share. A
 //! delay that the server asks for wins over these. The last error is returned, with the number of
 //! attempts.
-//!
-//! **May it run twice?** A call of a tool that is not marked as safe is rarely repeated:
-//!
-//! | after | safe | nothing said | [`Unsafe`](crate::ReplaySafety::Unsafe) |
-//! |---|---|---|---|
-//! | a timeout, a 5xx, a connection lost in mid-call: the tool may have run | repeated | not | not |
-//! | a tool service's error that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own connection; a refused connection of a tool service that is a [transport](crate::transport) | repeated | repeated | repeated |
-//! | a 503 with `Retry-After` on the tool service's own connection | repeated | repeated | not |
-//! | a [job](crate::poll) that still runs: the next attempt waits for it, and starts none | repeated | repeated | repeated |
-//! | an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new), or by a [classifier](crate::outcome) | not | not | not |
-//! | the refusal of a layer of this crate | not | not | not |
-//!
-//! A call is safe if [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety) says so,
-//! or a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), or an [identity
-//! layer](crate::identity) of a trusted server, or if the policy assumes it
-//! ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A
-//! refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
-//! result, never silence. The error of a call that was not declared safe says so in its detail
-//! `retry_refused`.
-//!
-//! **How many together?** A [`RetryBudget`] for each tool bounds the retries of its calls to a
-//! fifth of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times
-//! the calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of
-//! one server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
-//! together.
-//!
-//! Layers do not know each other: after a failure has just opened an inner breaker, the retry layer
-//! still waits for the next attempt. The breaker's refusal does not count as an attempt: the result
-//! is the tool's last error, with the breaker's remaining time as `retry_after` if it has none, and
-//! the refusal's code among its details. (Inside tower's layer, the refusal.) If the breaker lets
-//! calls [wait for a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait), an
-//! attempt does so as well, until the deadline at most.
-//!
-//! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that
-//! failed is dropped before the wait for the next one. A cancellation token on the call, and its
-//! deadline, end every wait between two attempts: with [`Cancelled`](crate::ErrorKind::Cancelled),
-//! or with the error of the attempt before. (Inside tower's layer they cannot; there the next
-//! attempt meets them.)
-//!
-//! # Order
-//!
-//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which
-//! bounds all of them together. It passes readiness through; further attempts are made on fresh
-//! instances, which wait for their own. One retrier is enough: the outermost claims the call, and
-//! those below (including tower's with this policy) do not repeat it.
 //!
 //! # Example
 //!
@@ -116,11 +79,6 @@
 //! # }
 //! ```
 //!
-//! # Idempotency key
-//!
-//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
-//! attempts at a call share one, and each call has its own. tower's layer cannot provide one.
-//!
 //! # Errors
 //!
 //! Those of the inner service, stamped with the call's names and, on calls that are ours to repeat,
@@ -128,20 +86,72 @@
 //! last finished attempt is the source of the call's error. Its code and message are the detail
 //! `last_attempt`.
 //!
-//! # Panics
-//!
-//! A retry that has to wait panics outside a tokio runtime, or in one without the time driver.
-//!
-//! # Clone
-//!
-//! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to
-//! the inner service. Each service that the layer makes (not each clone) takes some KiB for
-//! reference counts per thread.
-//!
 //! # Differences from `tower::retry`
 //!
 //! A call keeps one count on the shared policy and template, not a clone of the whole stack. The
 //! policy sees the call, so it knows what may have run, and the call's deadline.
+//!
+//! # Details
+//!
+//! **May it run twice?** A call of a tool that is not marked as safe is rarely repeated:
+//!
+//! | after | safe | nothing said | [`Unsafe`](crate::ReplaySafety::Unsafe) |
+//! |---|---|---|---|
+//! | a timeout, a 5xx, a connection lost in mid-call: the tool may have run | repeated | not | not |
+//! | a tool service's error that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its own connection; a refused connection of a tool service that is a [transport](crate::transport) | repeated | repeated | repeated |
+//! | a 503 with `Retry-After` on the tool service's own connection | repeated | repeated | not |
+//! | a [job](crate::poll) that still runs: the next attempt waits for it, and starts none | repeated | repeated | repeated |
+//! | an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new), or by a [classifier](crate::outcome) | not | not | not |
+//! | the refusal of a layer of this crate | not | not | not |
+//!
+//! A call is safe if [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety) says so,
+//! or a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), or an [identity
+//! layer](crate::identity) of a trusted server, or if the policy assumes it
+//! ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A
+//! refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
+//! result, never silence. The error of a call that was not declared safe says so in its detail
+//! `retry_refused`.
+//!
+//! **How many together?** A [`RetryBudget`] for each tool bounds the retries of its calls to a
+//! fifth of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times
+//! the calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of
+//! one server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
+//! together.
+//!
+//! Layers do not know each other: after a failure has just opened an inner breaker, the retry layer
+//! still waits for the next attempt. The breaker's refusal does not count as an attempt: the result
+//! is the tool's last error, with the breaker's remaining time as `retry_after` if it has none, and
+//! the refusal's code among its details. (Inside tower's layer, the refusal.) If the breaker lets
+//! calls [wait for a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait), an
+//! attempt does so as well, until the deadline at most.
+//!
+//! Dropping the response future drops the attempt that runs, or ends the wait. An attempt that
+//! failed is dropped before the wait for the next one. A cancellation token on the call, and its
+//! deadline, end every wait between two attempts: with [`Cancelled`](crate::ErrorKind::Cancelled),
+//! or with the error of the attempt before. (Inside tower's layer they cannot; there the next
+//! attempt meets them.)
+//!
+//! ## Order
+//!
+//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which
+//! bounds all of them together. It passes readiness through; further attempts are made on fresh
+//! instances, which wait for their own. One retrier is enough: the outermost claims the call, and
+//! those below (including tower's with this policy) do not repeat it.
+//!
+//! ## Idempotency key
+//!
+//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
+//! attempts at a call share one, and each call has its own. tower's layer cannot provide one.
+//!
+//! ## Panics
+//!
+//! A retry that has to wait panics outside a tokio runtime, or in one without the time driver.
+//!
+//! ## Clone
+//!
+//! Clones, and services of one layer value, share the policy with its budget. Readiness belongs to
+//! the inner service. Each service that the layer makes (not each clone) takes some KiB for
+//! reference counts per thread.
 
 mod budget;
 mod layer;

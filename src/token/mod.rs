@@ -1,11 +1,21 @@
 //! Tokens for tools: exchanges the caller's token for the token that a tool's service takes (RFC
 //! 8693), and keeps it.
 //!
+//! | | |
+//! |---|---|
+//! | does | exchanges the caller's token for that of a tool, and keeps it |
+//! | place | inside deadline, retry and `identity`, outside the tool's breaker |
+//! | default | a token is used until 30 s before its end; 10,000 are kept |
+//! | the caller sees | [`TokenExchange`](crate::ErrorKind::TokenExchange), not started |
+//! | method | `ServiceBuilder::layer` |
+//!
 //! The caller puts their own token on the call,
 //! [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
 //! [`Target`] of each tool's tokens, asks an identity provider for a token, and puts it on the call
 //! as an [`UpstreamToken`], which an HTTP tool has as the variable `upstream_token` of its headers.
 //! The caller's own token goes to no tool.
+//!
+//! # Example
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,8 +38,8 @@
 //! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t"));
 //! let endpoint = TokenEndpoint::<_, Bytes>::new("https://id.example.com/token", auth, client)?;
 //! let exchange = ServiceBuilder::new()
-//!     .concurrency_limit(32) // see "Strangers"
-//!     .tool_circuit_breaker() // of the provider: it is no tool's
+//!     .concurrency_limit(32) // see "Untrusted callers"
+//!     .tool_circuit_breaker() // of the provider, not of a tool
 //!     .tool_timeout(Duration::from_secs(5))
 //!     .tool(endpoint);
 //! let tokens = TokenLayer::new(exchange)
@@ -50,7 +60,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Whose token it is
+//! # Errors
+//!
+//! | what happens | kind | retryable |
+//! |---|---|---|
+//! | the call has no subject's token, or a longer one than 16 KiB | `Denied`, a refusal | no |
+//! | the provider refuses, or issues what was not asked for | `TokenExchange` | no |
+//! | it is down, slow or busy, or its breaker is open | `TokenExchange`, with that error as its source and its delay | as its source |
+//! | the call's time is over, or its caller cancels, before there is a token | `DeadlineExceeded`, `Cancelled` | no |
+//!
+//! In each case the tool was not called. The tool's own errors pass, stamped with the call's names.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future ends the wait, and the exchange if this call is the asking one.
+//! Nothing is lost or leaked.
+//!
+//! # Details
+//!
+//! ## Whose token it is
+//!
 //! The key of a kept token is all that it was asked for: the subject's token itself, audience,
 //! resources and scopes, each compared in full. Session, agent and user id do not matter. A call is
 //! refused if its subject's token is missing, empty, or longer than 16 KiB. The layer keeps nothing
@@ -75,7 +104,7 @@
 //! A 401 has done nothing, so this holds whatever the call's replay safety. A second 401 is the
 //! answer, and so is the first if there is only the same token.
 //!
-//! # Order
+//! ## Order
 //!
 //! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker
 //! and timeout: a provider that is down opens no tool's breaker and uses up no tool's time. The
@@ -83,14 +112,14 @@
 //! those of the tool `token_exchange`, with the ids, the rules, the deadline and the cancellation
 //! of the call for which they are made, and without its arguments.
 //!
-//! # Limits per user
+//! ## Limits per user
 //!
 //! An upstream that knows the user by this token may limit each user. Key the
 //! [rate limit](crate::rate_limit) by principal: `Key::Tool.per_principal()`. Settings with
 //! `token.endpoint` do so by default. Beside a layer that code adds to a stack of settings, set
 //! `rate_limit.per_principal`.
 //!
-//! # Strangers
+//! ## Untrusted callers
 //!
 //! Only the provider knows whether a token is genuine: each invented token is a request to it,
 //! signed in as this program. With too many of them the provider answers all callers with a 429 or
@@ -103,18 +132,7 @@
 //!   has at the same time. The others wait, each until its own deadline; a call with a kept token
 //!   needs no place. Use a rate limit in the same place to bound requests by the second.
 //!
-//! # Errors
-//!
-//! | what happens | kind | retryable |
-//! |---|---|---|
-//! | the call has no subject's token, or a longer one than 16 KiB | `Denied`, a refusal | no |
-//! | the provider refuses, or issues what was not asked for | `TokenExchange` | no |
-//! | it is down, slow or busy, or its breaker is open | `TokenExchange`, with that error as its source and its delay | as its source |
-//! | the call's time is over, or its caller cancels, before there is a token | `DeadlineExceeded`, `Cancelled` | no |
-//!
-//! In each case the tool was not called. The tool's own errors pass, stamped with the call's names.
-//!
-//! # Metrics
+//! ## Metrics
 //!
 //! An outer `metrics::MetricsLayer` counts what becomes of tokens, and times the exchanges
 //! (`token_exchange_total`, `token_exchange_failures_total`, `token_exchange_duration_ms`), with
@@ -123,7 +141,7 @@
 //! tool `token_exchange`), put a `MetricsLayer` around the exchange; if `layer_from_settings` made
 //! it, by [`TokenLayer::map_exchange`].
 //!
-//! # Secrets
+//! ## Secrets
 //!
 //! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone
 //! is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP client,
@@ -144,17 +162,12 @@
 //! arguments: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer). See
 //! [`Rules::with_secrets`](crate::redact::Rules::with_secrets) for the forms and bounds.
 //!
-//! # Readiness
+//! ## Readiness
 //!
 //! Always ready. While a token is asked for, nothing is reserved below; the call is then sent by a
 //! fresh instance.
 //!
-//! # Cancel safety
-//!
-//! Dropping the response future ends the wait, and the exchange if this call is the asking one.
-//! Nothing is lost or leaked.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Clones, and services of one layer value, share the tokens. A call with a token that is kept
 //! allocates what its names and extensions do.

@@ -1,10 +1,74 @@
 //! A layer that counts and times calls, per tool, and a handle that shows the figures.
 //!
+//! | | |
+//! |---|---|
+//! | does | counts and times calls, and the events of inner layers |
+//! | place | inside trace, outside all layers that act on calls |
+//! | default | latencies to two digits |
+//! | the caller sees | nothing |
+//! | method | `ServiceBuilderExt::tool_metrics` |
+//!
 //! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and
 //! end, however it ends: with an answer, an error, a panic, or dropped unfinished. What happens to
 //! a call below the layer (retries, rate limits, a circuit breaker's states) the other layers
 //! report: it is on the call as a [listener](crate::Observation::listen), so there is nothing
 //! to wire.
+//!
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, tool_metrics::Metrics,
+//!     timeout::TimeoutLayer,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! let metrics = Metrics::new();
+//! let stack = ServiceBuilder::new()
+//!     .layer(metrics.layer())
+//!     .layer(CircuitBreakerLayer::new())
+//!     .layer(TimeoutLayer::default())
+//!     .service(service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") }));
+//! stack.oneshot(ToolCall::new("weather").with_server("met")).await?;
+//!
+//! let snapshot = metrics.snapshot();
+//! assert_eq!(snapshot.total.successes, 1);
+//! println!("{snapshot}"); // a table
+//! println!("{}", serde_json::to_string(&snapshot)?);
+//! println!("{}", metrics.prometheus());
+//! # Ok(()) }
+//! ```
+//!
+//! Five thousand tools, latencies to three digits up to five minutes, and a table every minute of
+//! that minute:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_toolcall::tool_metrics::Metrics;
+//!
+//! let metrics = Metrics::builder()
+//!     .with_max_tools(5_000)
+//!     .with_latency(Duration::from_micros(1), Duration::from_secs(300), 3)
+//!     .build()?;
+//! let mut last_minute = metrics.interval();
+//! // Every minute:
+//! println!("{}", last_minute.snapshot());
+//! # Ok::<_, tower_toolcall::ConfigError>(())
+//! ```
+//!
+//! # Errors
+//!
+//! Those of the inner service, stamped with the call's names. Readiness passes through, and its
+//! errors with it: no call has begun that could be counted. An inner layer that is always ready
+//! (deadline, rate limit, breaker) makes calls of them.
+//!
+//! # Cancel safety
+//!
+//! A future that is dropped unfinished is counted as cancelled, after its deadline as a timeout. It
+//! leaves the calls in flight in any case.
+//!
+//! # Details
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |
 //! |---|---|---|---|
@@ -64,7 +128,7 @@
 //! closure that passes events on to these metrics has to say so by
 //! [`Listen::includes`](crate::Listen::includes), or each event counts twice.
 //!
-//! # Other systems' names
+//! ## Other systems' names
 //!
 //! An HTTP tool proxy calls `tool_execution_errors_total{code}`
 //! `tool_execution_errors{error_code}`. [`MetricsBuilder::with_aliases`] adds it to Prometheus'
@@ -75,55 +139,12 @@
 //! `metrics`) is one for the `metrics` crate, `otel::metrics::OtelMetrics` (feature `otel`)
 //! one for OpenTelemetry.
 //!
-//! # Order
+//! ## Order
 //!
 //! Inside [`trace`](crate::trace), outside everything else that should be counted: above retry it
 //! counts calls and their attempts, below it would count attempts as calls.
 //!
-//! # Example
-//!
-//! ```
-//! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, tool_metrics::Metrics,
-//!     timeout::TimeoutLayer,
-//! };
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-//! let metrics = Metrics::new();
-//! let stack = ServiceBuilder::new()
-//!     .layer(metrics.layer())
-//!     .layer(CircuitBreakerLayer::new())
-//!     .layer(TimeoutLayer::default())
-//!     .service(service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") }));
-//! stack.oneshot(ToolCall::new("weather").with_server("met")).await?;
-//!
-//! let snapshot = metrics.snapshot();
-//! assert_eq!(snapshot.total.successes, 1);
-//! println!("{snapshot}"); // a table
-//! println!("{}", serde_json::to_string(&snapshot)?);
-//! println!("{}", metrics.prometheus());
-//! # Ok(()) }
-//! ```
-//!
-//! Five thousand tools, latencies to three digits up to five minutes, and a table every minute of
-//! that minute:
-//!
-//! ```
-//! use std::time::Duration;
-//! use tower_toolcall::tool_metrics::Metrics;
-//!
-//! let metrics = Metrics::builder()
-//!     .with_max_tools(5_000)
-//!     .with_latency(Duration::from_micros(1), Duration::from_secs(300), 3)
-//!     .build()?;
-//! let mut last_minute = metrics.interval();
-//! // Every minute:
-//! println!("{}", last_minute.snapshot());
-//! # Ok::<_, tower_toolcall::ConfigError>(())
-//! ```
-//!
-//! # Bounds
+//! ## Bounds
 //!
 //! A tool that an [identity layer](crate::identity) outside of the metrics, a router or a schema
 //! knows has a row from its first call on, also if that call is refused before it is sent. Any
@@ -136,22 +157,11 @@
 //! A tool keeps its row, so counters only ever grow. Labels are redacted and have at most 67
 //! characters; names that look the same then share a row.
 //!
-//! # Errors
-//!
-//! Those of the inner service, stamped with the call's names. Readiness passes through, and its
-//! errors with it: no call has begun that could be counted. An inner layer that is always ready
-//! (deadline, rate limit, breaker) makes calls of them.
-//!
-//! # Cancel safety
-//!
-//! A future that is dropped unfinished is counted as cancelled, after its deadline as a timeout. It
-//! leaves the calls in flight in any case.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Clones of a [`Metrics`], of its layers and of their services all count together.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! Two clock reads for each call, no allocation once a tool has been called. The counters of a tool
 //! are behind a lock, which a call takes for a few instructions at its end, and a reader for the

@@ -1,11 +1,64 @@
 //! A layer that shows each call as a span, and how it ended as an event.
 //!
+//! | | |
+//! |---|---|
+//! | does | opens a span, and emits an event at the end |
+//! | place | outermost of the observers, inside `identity` |
+//! | default | redacted arguments, no answers |
+//! | the caller sees | nothing |
+//! | method | `ServiceBuilderExt::tool_trace` |
+//!
 //! The span is OpenTelemetry's for the execution of a tool (`execute_tool {name}`), a child of the
 //! span that the caller is in, or of one in another process (`ToolCall::with_remote_parent`,
 //! feature `otel`). The arguments stand in it redacted, never raw. When no subscriber listens,
 //! nothing is formatted, and no clock is read until the call waits.
 //!
-//! # Text logs
+//! # Example
+//!
+//! ```
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ToolCall, retry::RetryLayer, trace::TraceLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
+//! let stack = ServiceBuilder::new()
+//!     .layer(TraceLayer::new())
+//!     .layer(RetryLayer::default())
+//!     .layer(TraceLayer::attempts())
+//!     .service(tool);
+//! stack.oneshot(ToolCall::new("weather")).await.unwrap();
+//! # }
+//! ```
+//!
+//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else
+//! there is to know of MCP answers and protocol errors the hooks know:
+//!
+//! ```
+//! use tower_toolcall::trace::TraceLayer;
+//! use tower_toolcall_mcp::McpHooks;
+//!
+//! let layer = TraceLayer::new().with_hooks(McpHooks::new()).with_output(true);
+//! ```
+//!
+//! # Errors
+//!
+//! Those of the inner service, stamped with the call's names.
+//!
+//! # Cancel safety
+//!
+//! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting.
+//! A subscriber that comes while a call runs receives nothing of that call: where no subscriber
+//! listens when it begins, nothing is kept of it.
+//!
+//! # Differences from `tower_http::trace`
+//!
+//! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen.
+//! The records of inner layers (attempts, the timeout in force, slowness) are in the span of a
+//! success too.
+//!
+//! # Details
+//!
+//! ## Text logs
 //!
 //! The default of `tracing_subscriber::fmt()` writes one line for a call, of at most 200
 //! characters, and one for each retry:
@@ -35,7 +88,7 @@
 //!
 //! Lines of JSON are in [`event`](crate::event#json-logs).
 //!
-//! # Levels
+//! ## Levels
 //!
 //! INFO is for successes and for mistakes of callers, WARN for what passes or is the tool's own
 //! word, ERROR for failures:
@@ -73,14 +126,14 @@
 //! The events of other layers are in the table of [`event`](crate::event#which-layer-emits-what);
 //! all names are constants of [`event::names`](crate::event::names).
 //!
-//! # Attempts
+//! ## Attempts
 //!
 //! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each
 //! attempt, inside the call's: how it ended, how long it took, its timeout. Without it the call's
 //! span has their number, and the events `tool.retry` and `tool.exhausted` tell of each.
 //! `tool.retry_refused` says why a call is *not* repeated.
 //!
-//! # The answer's size
+//! ## The answer's size
 //!
 //! `tool.output_bytes` in the span and `output_bytes` in the event are the size of the answer as
 //! compact JSON. It is known
@@ -93,38 +146,11 @@
 //!
 //! [`TraceLayer::with_output`] shows the redacted answer as well.
 //!
-//! # Order
+//! ## Order
 //!
 //! Outside everything that should be inside the span; inside `ToolResultLayer` and `SanitizeLayer`.
 //!
-//! # Example
-//!
-//! ```
-//! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, retry::RetryLayer, trace::TraceLayer};
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
-//! let stack = ServiceBuilder::new()
-//!     .layer(TraceLayer::new())
-//!     .layer(RetryLayer::default())
-//!     .layer(TraceLayer::attempts())
-//!     .service(tool);
-//! stack.oneshot(ToolCall::new("weather")).await.unwrap();
-//! # }
-//! ```
-//!
-//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else
-//! there is to know of MCP answers and protocol errors the hooks know:
-//!
-//! ```
-//! use tower_toolcall::trace::TraceLayer;
-//! use tower_toolcall_mcp::McpHooks;
-//!
-//! let layer = TraceLayer::new().with_hooks(McpHooks::new()).with_output(true);
-//! ```
-//!
-//! # Other systems' names
+//! ## Other systems' names
 //!
 //! | ours, in the span | elsewhere |
 //! |---|---|
@@ -137,25 +163,9 @@
 //! | `gen_ai.agent.id`, `gen_ai.conversation.id` and `session.id` | agent id, session id (a TypeScript executor) |
 //! | `tool.timeout_ms`, `tool.configured_timeout_ms` | `timeout_ms` of a gateway's JSON-RPC errors; effective and configured timeout of a Go agent library |
 //!
-//! # Errors
-//!
-//! Those of the inner service, stamped with the call's names.
-//!
-//! # Cancel safety
-//!
-//! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting.
-//! A subscriber that comes while a call runs receives nothing of that call: where no subscriber
-//! listens when it begins, nothing is kept of it.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Clones share the settings and nothing else.
-//!
-//! # Differences from `tower_http::trace`
-//!
-//! One trait of hooks instead of seven type parameters. A call that is dropped unfinished is seen.
-//! The records of inner layers (attempts, the timeout in force, slowness) are in the span of a
-//! success too.
 
 mod future;
 mod hooks;

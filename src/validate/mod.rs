@@ -1,24 +1,20 @@
 //! A layer that checks the arguments of calls against the JSON Schemas of their tools, before
 //! anything is sent.
 //!
+//! | | |
+//! |---|---|
+//! | does | checks arguments, and repairs them if configured |
+//! | place | inside observers and `identity`, outside all layers that wait, repeat or count |
+//! | default | arguments that do not fit are refused; tools without a schema pass |
+//! | the caller sees | [`InvalidInput`](crate::ErrorKind::InvalidInput), not started |
+//! | method | `ServiceBuilderExt::tool_validate` |
+//!
 //! Arguments that fit pass unchanged. For others the answer is
 //! [`InvalidInput`](crate::ErrorKind::InvalidInput), with the errors and their places, so that a
 //! model can correct itself. Such a call is not sent or retried, takes no units of a limit, and no
 //! breaker counts it. With [`ValidateLayer::repair`] arguments that are only written differently
 //! (`"5"` for 5) are corrected instead. Calls of a tool without a schema pass. Dropping the
 //! response future drops the inner one.
-//!
-//! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all
-//! tools. A schema from a server that is not trusted is [measured](Schema#limits) before it is
-//! compiled. One that is too large, or refers to itself, is [refused](Schemas::refused): it is not
-//! enforced, and calls of its tool pass. [`Schema::compile_trusted`] has one limit: 256 levels.
-//!
-//! # Order
-//!
-//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts
-//! (deadline, retry, rate limit, circuit breaker), so that arguments are checked once for each
-//! call, and what cannot be sent takes no place anywhere. Below an [identity
-//! layer](crate::identity): schemas are found by the tool's server and name.
 //!
 //! # Example
 //!
@@ -109,20 +105,34 @@
 //! arguments that are too large to be checked in full. Errors of the inner service pass, stamped
 //! with the call's names.
 //!
-//! # Readiness
-//!
-//! Always ready. A call is refused immediately, even while the inner service is not ready; the
-//! layer then gives back what the inner service has reserved.
-//!
 //! # Cancel safety
 //!
 //! Nothing is lost or leaked when the future is dropped.
 //!
-//! # Clone
+//! # Details
+//!
+//! Schemas are compiled when a list of tools is read, never in a call; [`Schemas`] has those of all
+//! tools. A schema from a server that is not trusted is [measured](Schema#limits) before it is
+//! compiled. One that is too large, or refers to itself, is [refused](Schemas::refused): it is not
+//! enforced, and calls of its tool pass. [`Schema::compile_trusted`] has one limit: 256 levels.
+//!
+//! ## Order
+//!
+//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts
+//! (deadline, retry, rate limit, circuit breaker), so that arguments are checked once for each
+//! call, and what cannot be sent takes no place anywhere. Below an [identity
+//! layer](crate::identity): schemas are found by the tool's server and name.
+//!
+//! ## Readiness
+//!
+//! Always ready. A call is refused immediately, even while the inner service is not ready; the
+//! layer then gives back what the inner service has reserved.
+//!
+//! ## Clone
 //!
 //! Clones share the settings and the schemas.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! Arguments that fit cost no allocation, unless the schema has `uniqueItems` or a fractional
 //! `multipleOf`, or is trusted and refers to itself or has look-around or a back reference. What
