@@ -1,5 +1,13 @@
 //! A layer that turns a panicking tool into an error.
 //!
+//! | | |
+//! |---|---|
+//! | does | catches a panic of the tool |
+//! | place | innermost, directly around the tool |
+//! | default | every panic is caught |
+//! | the caller sees | [`Panicked`](ErrorKind::Panicked) |
+//! | method | `ServiceBuilderExt::tool_catch_panic` |
+//!
 //! Without it a panic unwinds through every layer and ends the task that awaits the call. With it
 //! as the innermost layer, outer layers get [`ErrorKind::Panicked`]: it counts for the breaker, is
 //! measured, and becomes a result. The panic hook still runs, so the panic is printed as always.

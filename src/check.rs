@@ -1,13 +1,21 @@
 //! A layer that looks at an answer before it is handed on.
 //!
+//! | | |
+//! |---|---|
+//! | does | refuses answers that do not pass a check |
+//! | place | inside observers and `fit`, outside all layers that repeat calls |
+//! | default | the check is yours; `tool_max_bytes` limits the size |
+//! | the caller sees | [`Reported`](crate::ErrorKind::Reported), never retried |
+//! | method | `ServiceBuilderExt::tool_check` |
+//!
 //! A success that does not pass the [`Check`] becomes [`Reported`](crate::ErrorKind::Reported): the
 //! tool ran, and its answer cannot be used. That is never retried and says nothing to a breaker.
 //! Errors pass, and a call that is dropped is not checked.
 //!
 //! # Order
 //!
-//! Below those who look on (trace, metrics, result), so that they see what the caller sees; above
-//! those who repeat calls.
+//! Inside observers (trace, metrics, result), so that they see the caller's answer; outside all
+//! layers that repeat calls.
 //!
 //! # Example
 //!

@@ -1,20 +1,28 @@
 //! A layer that resolves the names of calls: one tool has one identity, however callers spell it.
 //!
+//! | | |
+//! |---|---|
+//! | does | resolves names by a table of tools |
+//! | place | inside `result` and `sanitize`, outside all that looks at names |
+//! | default | the table is yours |
+//! | the caller sees | [`NotFound`](crate::ErrorKind::NotFound) for an unknown tool, not started |
+//! | method | `ServiceBuilderExt::tool_identity` |
+//!
 //! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one
 //! tool. Layers that keep state for each tool (a circuit breaker, the gate of a rate limit, a row
 //! of metrics) know tools by the names on the call. So names are resolved outside of them, by a
 //! table that knows the tools: the `Router` of the stack, a list of an MCP
 //! server's tools, or anything that implements [`Resolve`].
 //!
-//! - Below the layer [`ToolCall::server`](crate::ToolCall::server) and
+//! - Inside the layer [`ToolCall::server`](crate::ToolCall::server) and
 //!   [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the
 //!   program itself have no server.
 //! - A tool or a server that does not exist is refused here:
 //!   [`NotFound`](crate::ErrorKind::NotFound), not started (a router and the list of an MCP server
-//!   name those that are near). It makes no key, no gate and no row, and the service below is not
+//!   suggest near names). It makes no key, no cooldown and no row, and the inner service is not
 //!   called.
-//! - What the table knows of the tool is written on the call where the caller said nothing: whether
-//!   it may run twice, its timeout.
+//! - If the caller has not set them, the layer writes the tool's replay safety and timeout from the
+//!   table on the call.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls
 //!   stay as they are.
 //! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer

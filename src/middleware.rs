@@ -87,7 +87,7 @@
 //!
 //! # Order
 //!
-//! Anywhere. It passes the readiness of the service below through; what that has reserved is held
+//! Anywhere. It passes the readiness of the inner service through; a reservation there is held
 //! until the function calls it, or is done.
 //!
 //! # Errors

@@ -1,5 +1,13 @@
 //! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
+//! | | |
+//! |---|---|
+//! | does | converts foreign errors |
+//! | place | directly outside tower's layers |
+//! | default | this crate's codes |
+//! | the caller sees | a [`ToolError`] |
+//! | method | `ServiceBuilderExt::tool_normalize` |
+//!
 //! For a stack with a foreign outermost layer: tower's `timeout`, `buffer`, `load_shed` and others
 //! widen every error to a [`BoxError`]. Success passes unchanged. Dropping the response future
 //! drops the inner one.

@@ -1,5 +1,13 @@
 //! A layer that puts redaction rules on the calls that pass.
 //!
+//! | | |
+//! |---|---|
+//! | does | redacts what people and log stores read |
+//! | place | outermost |
+//! | default | your rules add to the built-in ones |
+//! | the caller sees | the real answer; redacted errors |
+//! | method | `ServiceBuilderExt::tool_sanitize` |
+//!
 //! The tool gets the real arguments; what people and log stores read is redacted by the call's
 //! [`Rules`]: the arguments in spans ([`ToolCall::sanitized`]), the answer where it is shown, the message,
 //! body and details of errors, and a [`ToolResult`](crate::ToolResult) that is serialised. Without

@@ -96,10 +96,10 @@
 //!
 //! ## Order
 //!
-//! Below policy, so that an answer is given only to a call that is allowed; above all that waits,
-//! counts or repeats (quota, deadline, retry, breaker), of which an answer that is kept needs
-//! nothing. Below trace and metrics, which see that nothing was
-//! [sent](crate::Observation::is_reused). Beside [`once`](crate::once) either may be the outer one.
+//! Inside policy, so that only allowed calls get an answer. Outside all that waits, counts or
+//! repeats (quota, deadline, retry, breaker), because a kept answer needs none of it. Inside trace
+//! and metrics, which see that nothing was [sent](crate::Observation::is_reused). Of this layer and
+//! [`once`](crate::once) either may be the outer one.
 //!
 //! It is always ready: a call that has its answer does not need the inner service, and a waiting
 //! call holds nothing there.

@@ -91,16 +91,16 @@
 //!
 //! ## Order
 //!
-//! Below retry and rate-limit layers, so that their delays hold no permit (a call that [waits for a
-//! probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one); above the
-//! breaker, so that a call that had to wait is admitted by the breaker when it is about to run, and
-//! above the timeout, so that an attempt's time does not run while it waits. Below a
+//! Inside retry and rate-limit layers, so that their delays hold no permit (a call that [waits for
+//! a probe](crate::circuit_breaker::CircuitBreakerBuilder::with_probe_wait) holds one). Outside the
+//! breaker, so that it admits a queued call when the call is about to run. Outside the timeout, so
+//! that an attempt's time does not run while it waits. Inside a
 //! [`DeadlineLayer`](crate::deadline::DeadlineLayer), which bounds the wait.
 //!
-//! It is always ready: back-pressure ends here, and the queue takes its place. A call for which the
-//! service below is not ready waits for it first, without a permit and without a place in the
-//! queue. If it is not ready when a call from the queue has its turn, the call keeps its permit and
-//! waits for it.
+//! It is always ready: back-pressure ends here, and the queue takes its place. If the inner service
+//! is not ready for a call, the call waits for it first, without a permit and without a place in
+//! the queue. If it is not ready when a call from the queue has its turn, the call keeps its permit
+//! and waits for it.
 //!
 //! ## Bounds
 //!

@@ -67,9 +67,9 @@
 //!
 //! ## Order
 //!
-//! Above every layer that waits or repeats, below the observers. It is always ready: it can refuse
-//! a call although the service below is not ready, so back-pressure ends here; bound the load with
-//! a limit above it.
+//! Outside every layer that waits or repeats, inside the observers. It is always ready: it can
+//! refuse a call although the inner service is not ready, so back-pressure ends here; bound the
+//! load with an outer limit.
 //!
 //! ## A tool that is told to stop
 //!

@@ -82,12 +82,13 @@
 //!
 //! ## Order
 //!
-//! Above a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it, by
-//! its bytes too; below the observers (trace, metrics, result), so that they see what the caller
-//! sees. The size that a check has measured stays that of the whole answer. The text behind a mark
-//! may begin in the middle of a secret, or without the name by which redaction knows it; redaction
-//! then leaves it as it is. Where answers are shown to others than the model, let tools leave
-//! secrets out of them.
+//! Outside a [`CheckLayer`](crate::check::CheckLayer), which judges an answer as the tool gave it,
+//! by its bytes too; inside the observers (trace, metrics, result), so that they see the caller's
+//! answer. The size that a check has measured stays that of the whole answer.
+//!
+//! The text after a mark may begin in the middle of a secret, or without the name by which
+//! redaction finds it; redaction then leaves it as it is. If others than the model see answers, let
+//! tools leave secrets out of them.
 //!
 //! ## Events
 //!

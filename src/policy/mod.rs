@@ -13,9 +13,9 @@
 //! [`PolicyLayer::deny_by_default`]. A [`Rule`] has a pattern for the tool's name, and may have
 //! conditions: the tool's server and annotations, the agent, a function of the call.
 //!
-//! A call that needs an approval waits for it: the approver is a service of yours that is given an
+//! A call that needs an approval waits for it: the approver is your service that gets an
 //! [`Approval`] and answers it. The call is sent only if it is approved in time. An approval is for
-//! one call, its tool and its arguments, and is used once: the same call again is asked for again.
+//! one call with its arguments, and is used once.
 //!
 //! # Example
 //!
@@ -129,10 +129,10 @@
 //! inside trace and metrics, which see the refusal; inside validation (`validate::ValidateLayer`),
 //! so that the approver sees repaired arguments. No inner layer may change arguments.
 //!
-//! Outside of [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks
-//! is not the tool's. It has a limit of its own, and the deadline that the call brings along.
-//! Outside of all that repeats calls (retry, rate limit, poll): one approval is for all attempts at
-//! one call. Below retry each attempt would be asked for.
+//! Outside [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks is
+//! not the tool's. It has a limit of its own, and the deadline that the call brings along. Outside
+//! all that repeats calls (retry, rate limit, poll): one approval is for all attempts at one call.
+//! Inside retry each attempt would need one.
 //!
 //! ## Events
 //!

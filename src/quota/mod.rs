@@ -71,8 +71,8 @@
 //! the call's units are there, if no other call takes them. It is a
 //! [refusal](crate::ToolError::is_own_refusal): no retry layer repeats it, no breaker counts it and
 //! no cooldown begins. [`InvalidInput`](crate::ErrorKind::InvalidInput) with the code
-//! [`QUOTA_IMPOSSIBLE`], not started, for a call that costs more than the burst: no wait would help
-//! it. [`Cancelled`](crate::ErrorKind::Cancelled), not started, if the caller cancelled during the
+//! [`QUOTA_IMPOSSIBLE`], not started, for a call that costs more than the burst.
+//! [`Cancelled`](crate::ErrorKind::Cancelled), not started, if the caller cancelled during the
 //! wait; [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the inner
 //! service became ready too late. Errors of the inner service pass, stamped with the call's names;
 //! an inner readiness error is the result of the call that meets it.
@@ -97,21 +97,21 @@
 //! - **They will be there in time**: it takes them in advance and waits for its turn: for 30 s at
 //!   most ([`with_max_wait`](QuotaBuilder::with_max_wait)), not beyond its deadline, and not after
 //!   its caller has cancelled. Turns come in the order in which calls came. A waiting call holds no
-//!   reservation of the service below.
+//!   reservation of the inner service.
 //! - **They will not be there in time**, or the layer [fails fast](QuotaBuilder::with_fail_fast):
 //!   it is refused immediately, with the time until they are.
 //! - **Its future is dropped before it was sent**: it gives its units back. Calls that wait behind
 //!   it keep their turns. The next call that has to wait gets the returned one.
 //!
-//! The numbers are your own, and hold before a server has said anything. What to do after a
-//! server's 429 is the business of [`rate_limit`](crate::rate_limit).
+//! The numbers are your own, and hold before a server has said anything. After a server's 429,
+//! [`rate_limit`](crate::rate_limit) acts.
 //!
 //! ## Order
 //!
-//! If the quota is what a caller may use: outside of deadline, poll and retry. A call then costs
-//! its units once, however often it is sent or its job is asked for, and its wait does not use up
-//! the time of the tool. If it is what a server grants: directly above the rate-limit layer, so
-//! that each attempt costs.
+//! If the quota is what a caller may use: outside deadline, poll and retry. A call then costs its
+//! units once, however often it is sent or its job is asked for, and its wait does not use up the
+//! time of the tool. If it is what a server grants: directly outside the rate-limit layer, so that
+//! each attempt costs.
 //!
 //! The layer is always ready: back-pressure ends here. If the service below is not ready for a
 //! call, the call waits for that first, and takes its units when it is about to be sent.

@@ -96,12 +96,12 @@
 //!
 //! ## Order
 //!
-//! Above the breaker, so that a wait holds no probe's place; below the retry layer, or without one.
-//! Under a retrier, this layer holds calls back and does not repeat them; a retrier below it
-//! repeats everything but rate limits, and the attempts of both count together (as far as an error
+//! Outside the breaker, so that a wait holds no probe's place; inside the retry layer, or without
+//! one. With an outer retrier, this layer holds calls back and does not repeat them. An inner
+//! retrier repeats everything but rate limits, and the attempts of both count together (if an error
 //! reports them: an `Ok` that a classifier takes for a limit reports none). So the two never
 //! multiply attempts, nor sleep twice. It is always ready: back-pressure ends here; bound the load
-//! with a limit above it. A waiting call holds no reservation of the service below.
+//! with an outer limit. A waiting call holds no reservation of the inner service.
 //!
 //! ## Bounds
 //!

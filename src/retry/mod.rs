@@ -133,10 +133,10 @@
 //!
 //! ## Order
 //!
-//! Above the breaker and the timeout, so that both see each attempt; below the deadline, which
+//! Outside the breaker and the timeout, so that both see each attempt; inside the deadline, which
 //! bounds all of them together. It passes readiness through; further attempts are made on fresh
 //! instances, which wait for their own. One retrier is enough: the outermost claims the call, and
-//! those below (including tower's with this policy) do not repeat it.
+//! inner ones (including tower's with this policy) do not repeat it.
 //!
 //! ## Idempotency key
 //!

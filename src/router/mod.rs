@@ -21,7 +21,7 @@
 //! another tool later: its name is a tool's own before it is a flat one, so `docs__search` of
 //! `docs` is that tool's as soon as the server has one of this name.
 //!
-//! Routers nest. A server that a router has put on a call says nothing to a router below it.
+//! Routers nest. A server that a router has put on a call means nothing to an inner router.
 //!
 //! # One name for each tool
 //!

@@ -124,10 +124,10 @@ impl TimeoutLayer {
     /// [`with_tool`](Self::with_tool) and the default. For timeouts that change while the program
     /// runs, in a database for example. A timeout that the caller set beats it.
     ///
-    /// It is called for each attempt of a call without a timeout of its caller's, when the attempt
-    /// is sent, so it must be quick and must not block: what it looks up should be in memory, kept
-    /// current elsewhere. Below a layer that [resolves](crate::identity) names it gets the resolved
-    /// ones. A deadline shortens what it says as any other timeout.
+    /// Called for each attempt of a call without a timeout of its caller's, when the attempt is
+    /// sent. It must be quick and must not block: keep its values in memory, and update them
+    /// elsewhere. Inside a layer that [resolves](crate::identity) names it gets the resolved ones.
+    /// A deadline shortens its timeout as any other.
     ///
     /// ```
     /// use std::{

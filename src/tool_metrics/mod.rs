@@ -141,8 +141,8 @@
 //!
 //! ## Order
 //!
-//! Inside [`trace`](crate::trace), outside everything else that should be counted: above retry it
-//! counts calls and their attempts, below it would count attempts as calls.
+//! Inside [`trace`](crate::trace), outside everything else that should be counted: outside retry it
+//! counts calls and their attempts, inside it would count attempts as calls.
 //!
 //! ## Bounds
 //!

@@ -118,10 +118,10 @@
 //!
 //! ## Order
 //!
-//! Below trace and metrics, which see the refusal; outside of all that waits, repeats or counts
+//! Inside trace and metrics, which see the refusal; outside all that waits, repeats or counts
 //! (deadline, retry, rate limit, circuit breaker), so that arguments are checked once for each
-//! call, and what cannot be sent takes no place anywhere. Below an [identity
-//! layer](crate::identity): schemas are found by the tool's server and name.
+//! call, and a refused call takes no place anywhere. Inside an [identity layer](crate::identity):
+//! schemas are found by the tool's server and name.
 //!
 //! ## Readiness
 //!
