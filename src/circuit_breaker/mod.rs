@@ -5,7 +5,7 @@
 //! | does | refuses calls of a broken tool, and probes it |
 //! | place | inside retry and rate limit, outside timeout |
 //! | default | opens for 60 s after 5 failures in a row |
-//! | the caller sees | [`CircuitOpen`](crate::ErrorKind::CircuitOpen) with `retry_after`, not started |
+//! | the caller sees | `CircuitOpen` with `retry_after`, not started |
 //! | method | `ServiceBuilderExt::tool_circuit_breaker` |
 //!
 //! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are

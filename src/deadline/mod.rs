@@ -5,7 +5,7 @@
 //! | does | bounds the whole call: waits, retries and attempts |
 //! | place | outside all layers that wait or repeat, inside observers |
 //! | default | the budget is yours; 500 ms are reserved from an outer deadline |
-//! | the caller sees | [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled) |
+//! | the caller sees | `DeadlineExceeded`, `Timeout` or `Cancelled` |
 //! | method | `ServiceBuilderExt::tool_deadline` |
 //!
 //! It gives each call a time budget for everything below: waiting until a service is ready,

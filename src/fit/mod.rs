@@ -5,7 +5,7 @@
 //! | does | keeps the beginning and the end of a long answer, with a mark between them |
 //! | place | outside `check`, inside observers |
 //! | default | the limit is yours |
-//! | the caller sees | a shorter answer; [`Reported`](crate::ErrorKind::Reported) if it cannot be shortened |
+//! | the caller sees | a shorter answer; `Reported` if it cannot be shortened |
 //! | method | `ServiceBuilderExt::tool_fit` |
 //!
 //! An answer that [fits](Shorten::fits) passes as it is; measuring it allocates nothing. A longer
