@@ -25,7 +25,7 @@ use crate::text::{
 ///
 /// [`ToolResult::model_text`](crate::ToolResult::model_text) has the text for failed calls too.
 pub trait ModelText {
-    /// The text that the model reads.
+    /// Returns the text that the model reads.
     fn model_text(&self) -> Cow<'_, str>;
 
     /// Returns the same with its images, for providers that take images in results. Default: the
@@ -127,7 +127,7 @@ const BEGINNINGS: [(&str, &str); 5] = [
     ("JVBERi0", "application/pdf"),
 ];
 
-/// The media type of a file, by how it begins.
+/// Returns the media type of a file, by how it begins.
 pub(crate) fn type_of(base64: &str) -> Option<&'static str> {
     let found = BEGINNINGS
         .iter()
@@ -219,7 +219,7 @@ pub enum Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// The answer of a usual type: text, JSON, `()`. `None` for any other.
+    /// Keeps the answer of a usual type: text, JSON, `()`. `None` for any other.
     pub fn of_usual(answer: &'a dyn Any) -> Option<Self> {
         if let Some(json) = answer.downcast_ref::<Value>() {
             return Some(Self::Json(Cow::Borrowed(json)));
@@ -237,14 +237,14 @@ impl<'a> Answer<'a> {
         Some(Self::Text(text))
     }
 
-    /// Any answer that can be serialised, by way of a copy, without what lies deeper than JSON
-    /// parsers go. `None` if it cannot be written as JSON.
+    /// Keeps any answer that can be serialised, by way of a copy, without what lies deeper than
+    /// JSON parsers go. `None` if it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(answer: &T) -> Option<Self> {
         let json = limited::collect(answer, LEVELS, usize::MAX).ok()?;
         Some(Self::Json(Cow::Owned(json)))
     }
 
-    /// How many bytes it has as compact JSON.
+    /// Returns how many bytes it has as compact JSON.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) => leaf_bytes(text),

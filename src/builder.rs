@@ -65,9 +65,9 @@
 //! | `tool_result` | whatever fails inside, the caller has a result |
 //! | `tool_identity` | inside it a tool has one name, however callers spell it; so layers that show or keep names are inside. An unknown name goes no further |
 //! | `tool_trace` | its span holds all attempts and waits, and their events |
-//! | `tool_metrics` | counts calls, not attempts; the inner layers report the rest, with nothing to wire |
-//! | `tool_fit` | outside the check, which judges the whole answer; inside observers, which see the caller's answer |
-//! | `tool_check`, `tool_max_bytes` | observers see the caller's answer, and a refused answer is not requested again |
+//! | `tool_metrics` | counts calls, not attempts; inner layers report the rest |
+//! | `tool_fit` | the check judges the whole answer; observers see the caller's |
+//! | `tool_check`, `tool_max_bytes` | a refused answer is not requested again |
 //! | `tool_repeat_guard` | arguments are compared as the model wrote them, and wrong ones that it sends repeatedly are refused here |
 //! | `tool_validate` | arguments that do not fit are not sent, and cost no attempt and no place in a queue; no breaker counts them. Checked once for each call |
 //! | `tool_policy` | arguments are sent as they were allowed, or approved by a person; the time for that is not the tools', and one approval is for all attempts |
@@ -167,7 +167,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(IdentityLayer::new(tools))
     }
 
-    /// A span for each call, and an event for its end: a [`TraceLayer`].
+    /// Adds a span for each call, and an event for its end: a [`TraceLayer`].
     fn tool_trace(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
         self.into().layer(TraceLayer::new())
     }
@@ -239,7 +239,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(RetryLayer::new(policy))
     }
 
-    /// A span for each attempt: [`TraceLayer::attempts`].
+    /// Adds a span for each attempt: [`TraceLayer::attempts`].
     fn tool_trace_attempts(self) -> ServiceBuilder<Stack<TraceLayer, L>> {
         self.into().layer(TraceLayer::attempts())
     }

@@ -74,7 +74,7 @@ pub struct CatchPanicLayer {
 }
 
 impl CatchPanicLayer {
-    /// A layer that catches panics.
+    /// Makes a layer that catches panics.
     pub fn new() -> Self {
         Self::default()
     }

@@ -152,14 +152,15 @@ pub struct CheckLayer<K> {
 }
 
 impl<K> CheckLayer<K> {
-    /// A layer with an own [`Check`]: a type that is one, or a closure by way of [`check_fn`].
+    /// Makes a layer with an own [`Check`]: a type that is one, or a closure by way of
+    /// [`check_fn`].
     pub fn new(check: K) -> Self {
         Self { check }
     }
 }
 
 impl CheckLayer<MaxBytes> {
-    /// A layer that refuses answers of more than `max` bytes, as compact JSON.
+    /// Makes a layer that refuses answers of more than `max` bytes, as compact JSON.
     pub fn max_bytes(max: u64) -> Self {
         Self {
             check: MaxBytes::new(max),

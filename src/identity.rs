@@ -204,7 +204,7 @@ impl Shared {
 }
 
 impl IdentityLayer {
-    /// A layer that asks this table.
+    /// Makes a layer that asks this table.
     pub fn new(tools: impl Resolve) -> Self {
         Self {
             shared: Arc::new(Shared {

@@ -56,7 +56,7 @@ pub struct KeyFn(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>);
 crate::text::opaque_debug!({} KeyFn);
 
 impl Key {
-    /// A part of the call, picked out by a function: a session id, an agent id, a prefix of the
+    /// Makes a key of a part of the call, by a function: a session id, an agent id, a prefix of the
     /// tool's name. It is asked once per call and layer, and again where the key is new.
     ///
     /// Calls for which it picks an empty text share one state. The first of them is the event
@@ -157,7 +157,7 @@ impl Key {
         }
     }
 
-    /// The server and the name in it, as far as it has them.
+    /// Returns the server and the name in it, as far as it has them.
     pub(crate) fn parts<'a>(&self, call: &'a CallInfo) -> (Option<&'a str>, Option<&'a str>) {
         match self {
             Self::Tool => (call.server(), call.listed_tool()),

@@ -135,7 +135,7 @@ use crate::{
     },
 };
 
-/// A layer of a function from a call and the [rest of the stack](Next) to an answer. See the
+/// Makes a layer of a function from a call and the [rest of the stack](Next) to an answer. See the
 /// [module docs](self) for an example.
 pub fn from_fn<F, Fut, Res, E>(f: F) -> FromFnLayer<F, Res>
 where

@@ -37,7 +37,7 @@ impl Name {
     }
 }
 
-/// An error of the setting `field` if the name matches none of the tools.
+/// Returns an error of the setting `field` if the name matches none of the tools.
 pub(crate) fn check(
     field: impl Into<std::borrow::Cow<'static, str>>,
     name: &Name,

@@ -59,12 +59,12 @@ impl<'a> Nearest<'a> {
         self.exact = Some(flat.to_owned()).filter(|name| is_showable(name));
     }
 
-    /// A tool of the program's own.
+    /// Offers a tool of the program.
     pub(crate) fn offer_local(&mut self, name: &str) -> ControlFlow<()> {
         self.look_at(name, name, false)
     }
 
-    /// A tool of a server: its flat name, and its own part of it.
+    /// Offers a tool of a server: its flat name, and its own part of it.
     pub(crate) fn offer(&mut self, flat: &str, bare: &str) -> ControlFlow<()> {
         self.look_at(flat, bare, true)
     }

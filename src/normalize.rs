@@ -85,7 +85,7 @@ type CodeFn = dyn Fn(&ToolError) -> Option<&'static str> + Send + Sync;
 crate::text::debug_fields! { {} |this| NormalizeLayer { codes: this.codes.is_some() } }
 
 impl NormalizeLayer {
-    /// A layer that converts errors.
+    /// Makes a layer that converts errors.
     pub fn new() -> Self {
         Self::default()
     }

@@ -112,17 +112,18 @@ impl Outcome {
         }
     }
 
-    /// The tool works.
+    /// Classifies a result of a working tool.
     pub const fn success() -> Self {
         Self::new(Count::Success, false)
     }
 
-    /// The tool is broken; the call may be repeated as far as its replay safety allows.
+    /// Classifies a result of a broken tool. The call may be repeated if its replay safety allows
+    /// it.
     pub const fn failure() -> Self {
         Self::new(Count::Failure, true)
     }
 
-    /// The tool is broken, its server may be well; not to be repeated.
+    /// Classifies a result of a broken tool on a server that may work. Not retried.
     pub const fn tool_failure() -> Self {
         Self::new(Count::ToolFailure, false)
     }
@@ -132,7 +133,7 @@ impl Outcome {
         Self::new(Count::Neutral, false)
     }
 
-    /// The server asks for patience, for as long as it says. Neutral; the call did not run.
+    /// Classifies a rate limit, for as long as the server says. Neutral; the call did not run.
     pub const fn rate_limited(retry_after: Option<Duration>) -> Self {
         let mut outcome = Self::new(Count::Neutral, true);
         outcome.rate_limited = true;
@@ -140,15 +141,15 @@ impl Outcome {
         outcome
     }
 
-    /// The tool ran and its answer is an error in its own words, as MCP's `isError` says. Neutral
-    /// and not to be repeated, but no success for those who look on.
+    /// Classifies an answer as the tool's own error, as MCP's `isError` does. Neutral for breakers,
+    /// not retried, and reported as a failure to observers.
     pub const fn reported() -> Self {
         Self::neutral().with_reported(true)
     }
 
-    /// The tool refuses what it was asked, in its answer: the caller's mistake, such as arguments
-    /// of a wrong type. Not to be repeated, no success for those who look on, and neutral for every
-    /// breaker, for one too that [counts reported
+    /// Classifies an answer as the caller's mistake, such as arguments of a wrong type. Not
+    /// retried, reported as a failure to observers, and neutral for every breaker, even if it
+    /// [counts reported
     /// errors](crate::circuit_breaker::CircuitBreakerBuilder::with_reported_failures).
     pub const fn mistake() -> Self {
         let mut outcome = Self::reported();
@@ -189,7 +190,7 @@ impl Outcome {
         self
     }
 
-    /// How the result counts for a breaker.
+    /// Returns how the result counts for a breaker.
     pub const fn count(&self) -> Count {
         self.count
     }
@@ -250,12 +251,12 @@ impl Outcome {
         })
     }
 
-    /// For how long no further call should be sent.
+    /// Returns for how long no further call should be sent.
     pub const fn cooldown(&self) -> Option<Duration> {
         self.cooldown
     }
 
-    /// How long the server asks to wait.
+    /// Returns how long the server asks to wait.
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -285,7 +286,7 @@ where
     }
 }
 
-/// A closure as a classifier, its argument types inferred. See the [module docs](self).
+/// Makes a classifier of a closure, with inferred argument types. See the [module docs](self).
 pub fn classify_fn<Res, F>(f: F) -> F
 where
     F: Fn(Result<&Res, &ToolError>) -> Outcome,

@@ -35,7 +35,7 @@ use crate::text::{Short, did_you_mean};
 /// Longer values are not quoted: they are not typing errors, and may be secrets.
 const MAX_QUOTED: usize = 40;
 
-/// A short value, redacted.
+/// Returns a short value, redacted.
 pub(crate) fn quoted(text: &str) -> String {
     match text.chars().count() {
         0..=MAX_QUOTED => format!("`{}`", Short::new(text, MAX_QUOTED)),
@@ -77,7 +77,7 @@ pub(crate) fn meant(name: &str, known: &[&str], prefix: &str) -> Option<String> 
     did_you_mean(&near).map(|meant| meant + hint)
 }
 
-/// The reason why a name of this kind is refused.
+/// Returns the reason why a name of this kind is refused.
 fn unknown(kind: &str, name: &str, known: &[&str]) -> String {
     let shown = quoted(name);
     match meant(name, known, "") {

@@ -79,7 +79,7 @@ pub struct SanitizeLayer {
 }
 
 impl SanitizeLayer {
-    /// A layer with these rules; [`Rules::new`] are the built-in ones.
+    /// Makes a layer with these rules; [`Rules::new`] are the built-in ones.
     ///
     /// Nothing is allocated for a call of which the caller keeps no clone.
     pub fn new(rules: Rules) -> Self {

@@ -179,8 +179,8 @@ impl Unsettled {
         self.end(Err(error), classifier)
     }
 
-    /// The call and its failure, if no layer has seen it: it was not sent, and no layer reports its
-    /// end.
+    /// Returns the call and its failure, if no layer has seen it: it was not sent, and no layer
+    /// reports its end.
     pub(super) fn untold(&self, failure: Option<ErrorKind>) -> Option<Untold> {
         let below = self.0.observation();
         let is_untold = |kind: &ErrorKind| {

@@ -71,12 +71,13 @@ where
         }
     }
 
-    /// How many results are still to come.
+    /// Returns how many results are still to come.
     pub fn remaining(&self) -> usize {
         self.queue.len() + self.running.len() + self.cancelled.len()
     }
 
-    /// The next call that ends: its number, from 0, and its result. `None` after the last.
+    /// Waits for the next call that ends: its number, from 0, and its result. `None` after the
+    /// last.
     ///
     /// # Cancel safety
     ///

@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// The end of a batch that begins `now`. `None`: no clock reaches it.
+    /// Returns the end of a batch that begins `now`. `None`: no clock reaches it.
     pub(super) fn end(&self, now: Instant) -> Option<Instant> {
         let budget = self.budget.and_then(|budget| now.checked_add(budget));
         budget.into_iter().chain(self.deadline).min()

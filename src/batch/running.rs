@@ -48,7 +48,7 @@ where
         }
     }
 
-    /// How many calls have no result yet.
+    /// Returns how many calls have no result yet.
     pub fn remaining(&self) -> usize {
         self.completions.remaining()
     }
@@ -245,7 +245,7 @@ pub struct SequenceReport<T> {
 }
 
 impl<T> SequenceReport<T> {
-    /// A result for each call, in order.
+    /// Returns a result for each call, in order.
     pub fn results(&self) -> &[ToolResult<T>] {
         &self.results
     }
@@ -255,17 +255,17 @@ impl<T> SequenceReport<T> {
         self.results
     }
 
-    /// How long it took, from its beginning to the end of the last call.
+    /// Returns how long it took, from its beginning to the end of the last call.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// The time that the calls had together.
+    /// Returns the time that the calls had together.
     pub fn budget(&self) -> Option<Duration> {
         self.budget
     }
 
-    /// How many calls ended in which way.
+    /// Returns how many calls ended in which way.
     pub fn tally(&self) -> Tally {
         self.tally
     }

@@ -34,8 +34,8 @@ impl CacheHandle {
         self.0.inert.calls()
     }
 
-    /// How many answers are kept, with those that are being asked for, and those that are stale,
-    /// until others come.
+    /// Returns how many answers are kept, with those that are being asked for, and those that are
+    /// stale, until others come.
     pub fn len(&self) -> usize {
         self.0.flights.len()
     }

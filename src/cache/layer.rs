@@ -69,7 +69,7 @@ pub(super) struct Tool {
 }
 
 impl CacheLayer {
-    /// A layer that keeps answers of these tools for `ttl`, with the default settings; see
+    /// Makes a layer that keeps answers of these tools for `ttl`, with the default settings; see
     /// [`builder`](Self::builder).
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl CacheLayer {
         Self::builder(ttl, names).build()
     }
 
-    /// A builder of a layer that keeps answers of these tools for `ttl`.
+    /// Returns a builder of a layer that keeps answers of these tools for `ttl`.
     ///
     /// A tool is named by its flat name (`docs__search`), if calls of it have a
     /// [server](crate::ToolCall::server), else by its own: no server's tool is taken for that of

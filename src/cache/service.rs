@@ -83,7 +83,7 @@ pub struct InCache<C> {
 crate::text::opaque_debug!({C} InCache<C>);
 
 impl<C: Clone> CacheLayer<C> {
-    /// The call at its key, if its answer may be kept.
+    /// Returns the call at its key, if its answer may be kept.
     fn enter(
         &self,
         call: &mut ToolCall,

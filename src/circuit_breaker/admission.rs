@@ -31,8 +31,8 @@ use crate::{
 const MAX_ANNOUNCED: Duration = Duration::from_secs(300);
 
 impl Breaker {
-    /// A result, or a refusal, shows that there is this breaker: the call's listeners get its
-    /// state, once.
+    /// Reports the breaker's state to the call's listeners, once, because a result or a refusal
+    /// shows that it exists.
     fn introduce(&self, call: &CallInfo) {
         let circuit = self.circuit();
         if self.0.is_overflow() || !circuit.audience.is_new_to(call) {
@@ -138,7 +138,7 @@ impl Breaker {
         opens
     }
 
-    /// The last time that it opened; `None` if it never has.
+    /// Returns the last time that it opened; `None` if it never has.
     ///
     /// It stays when the breaker closes or is reset, until it opens again.
     pub fn last_opening(&self) -> Option<Opening> {

@@ -49,12 +49,12 @@ impl Breaker {
         self.0.hash()
     }
 
-    /// The server part of its key, the first 256 bytes.
+    /// Returns the server part of its key, the first 256 bytes.
     pub fn server(&self) -> Option<&str> {
         self.0.server()
     }
 
-    /// The tool part of its key, or the result of a key function, the first 256 bytes.
+    /// Returns the tool part of its key, or the result of a key function, the first 256 bytes.
     pub fn tool(&self) -> Option<&str> {
         self.0.name()
     }
@@ -70,7 +70,7 @@ impl Breaker {
         self.look().retry_after.is_some()
     }
 
-    /// State and counters.
+    /// Returns state and counters.
     pub fn snapshot(&self) -> BreakerSnapshot {
         BreakerSnapshot {
             server: self.server().map(str::to_owned),
@@ -93,7 +93,7 @@ impl Breaker {
         }
     }
 
-    /// The principals for whom alone it refuses calls now, after [weak
+    /// Returns the principals for whom alone it refuses calls now, after [weak
     /// failures](super::WeakFailures) of theirs, in the order of their names.
     ///
     /// ```
@@ -261,12 +261,12 @@ impl Permit {
         }
     }
 
-    /// The call succeeded.
+    /// Records a success of the call.
     pub fn success(mut self) {
         self.end(Report::of(Verdict::SUCCESS));
     }
 
-    /// The call failed. Returns whether that has just opened the breaker.
+    /// Records a failure of the call. Returns whether that has just opened the breaker.
     pub fn failure(mut self) -> bool {
         self.end(Report::of(Verdict::FAILURE))
     }

@@ -165,7 +165,7 @@ impl Cell {
         }
     }
 
-    /// The passes of a call, if every call is admitted.
+    /// Returns the passes of a call, if every call is admitted.
     #[inline]
     pub(super) fn pass(&self) -> Option<Admission> {
         let word = self.word.load(Acquire);

@@ -39,7 +39,7 @@ pub struct CircuitBreakerHandle {
 }
 
 impl CircuitBreakerHandle {
-    /// The breaker of a call, for the call to keep until it has ended.
+    /// Returns the breaker of a call, for the call to keep until it has ended.
     #[inline]
     pub(crate) fn keep(&self, call: &CallInfo) -> Breaker {
         Breaker(
@@ -54,9 +54,9 @@ impl CircuitBreakerHandle {
         self.circuits.inert().calls()
     }
 
-    /// The breaker of a call's key, made if there is none yet; the key is
-    /// [known](crate::Keys) from now on. Of the call only what the key is made
-    /// of matters. It is not forgotten as long as it is held.
+    /// Returns the breaker of a call's key, made if there is none yet; the key is
+    /// [known](crate::Keys) from now on. Of the call only what the key is made of matters. It is
+    /// not forgotten as long as it is held.
     ///
     /// When no place is left for another key, returns a breaker that lets every call pass and
     /// cannot be forced.
@@ -65,7 +65,7 @@ impl CircuitBreakerHandle {
         Breaker(self.circuits.get_known(&call.info(), make))
     }
 
-    /// The breaker of a call's key, if there is one.
+    /// Returns the breaker of a call's key, if there is one.
     pub fn find(&self, call: &ToolCall) -> Option<Breaker> {
         self.circuits.peek(&call.info()).map(Breaker)
     }
@@ -104,17 +104,17 @@ impl CircuitBreakerHandle {
         self.shared.origin.checked_add(ends.min()?)
     }
 
-    /// Every breaker, in the order of server and tool.
+    /// Returns every breaker, in the order of server and tool.
     pub fn breakers(&self) -> Vec<Breaker> {
         self.circuits.entries().into_iter().map(Breaker).collect()
     }
 
-    /// Every breaker's state and counters, in the order of server and tool.
+    /// Returns every breaker's state and counters, in the order of server and tool.
     pub fn snapshot(&self) -> Vec<BreakerSnapshot> {
         self.breakers().iter().map(Breaker::snapshot).collect()
     }
 
-    /// The number of breakers; never more than the layer's bound.
+    /// Returns the number of breakers; never more than the layer's bound.
     pub fn len(&self) -> usize {
         self.circuits.len()
     }
@@ -152,7 +152,7 @@ impl CircuitBreakerHandle {
         }
     }
 
-    /// A stream of the transitions from now on.
+    /// Returns a stream of the transitions from now on.
     ///
     /// A subscriber that falls behind by more than 256 transitions gets the number of those it
     /// missed; no call ever waits for it.
@@ -221,7 +221,7 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    /// The next transition; `None` when the layer, its services and its handles are gone.
+    /// Waits for the next transition; `None` when the layer, its services and its handles are gone.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl Transitions {
         Some(next.map(|(_, transition)| transition))
     }
 
-    /// As [`next`](Self::next), with the [text](CircuitBreakerHandle::key_text) of its key.
+    /// Waits as [`next`](Self::next), with the [text](CircuitBreakerHandle::key_text) of its key.
     ///
     /// # Errors
     ///

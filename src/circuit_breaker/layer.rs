@@ -36,13 +36,13 @@ pub struct CircuitBreakerLayer<C = ByError> {
 }
 
 impl CircuitBreakerLayer {
-    /// A layer with the default settings: a breaker per tool opens after 5 failures in a row, stays
-    /// open for 60 s, and closes after 1 successful probe.
+    /// Makes a layer with the default settings: a breaker per tool opens after 5 failures in a row,
+    /// stays open for 60 s, and closes after 1 successful probe.
     pub fn new() -> Self {
         CircuitBreakerBuilder::new().build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> CircuitBreakerBuilder {
         CircuitBreakerBuilder::new()
     }
@@ -55,7 +55,7 @@ impl Default for CircuitBreakerLayer {
 }
 
 impl<C> CircuitBreakerLayer<C> {
-    /// A handle that reads the breakers of this layer, forces them and subscribes to them.
+    /// Returns a handle that reads the breakers of this layer, forces them and subscribes to them.
     pub fn handle(&self) -> CircuitBreakerHandle {
         self.breakers.clone()
     }
@@ -79,7 +79,7 @@ pub type CircuitBreakerBuilder<C = ByError> = KeyedBuilder<Settings, C>;
 impl Classified for Settings {}
 
 impl CircuitBreakerBuilder {
-    /// The breakers of servers, for a registry that reports their availability.
+    /// Returns the breakers of servers, for a registry that reports their availability.
     pub(crate) fn of_servers(
         threshold: u32,
         period: Duration,
@@ -96,7 +96,8 @@ impl CircuitBreakerBuilder {
         builder.build_checked().handle()
     }
 
-    /// The preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1 probe.
+    /// Returns the preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1
+    /// probe.
     pub fn gateway() -> Self {
         Self::new().with_trip(Trip::consecutive_failures_within(
             5,
@@ -104,8 +105,9 @@ impl CircuitBreakerBuilder {
         ))
     }
 
-    /// The preset of an HTTP tool proxy: a breaker per server (per tool, where there is none) opens
-    /// after 5 failures in a row, stays open for 30 s, and closes after 3 successful probes.
+    /// Returns the preset of an HTTP tool proxy: a breaker per server (per tool, where there is
+    /// none) opens after 5 failures in a row, stays open for 30 s, and closes after 3 successful
+    /// probes.
     pub fn http_proxy() -> Self {
         Self::new()
             .with_keys(Key::Server)

@@ -128,15 +128,15 @@ impl Rates {
         }
     }
 
-    /// Over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. Each result takes 3 bytes, from
-    /// the first failure or slow call on. Each key has such a window, and each principal with a
-    /// weak failure has one of its own at that key.
+    /// Counts over the last `calls` results, at most [`MAX_WINDOW_CALLS`]. Each result takes 3
+    /// bytes, from the first failure or slow call on. Each key has such a window, and each
+    /// principal with a weak failure has one of its own at that key.
     pub const fn over_calls(calls: u32) -> Self {
         Self::over(Span::Calls(calls))
     }
 
-    /// Over the results of the last `window`, in 32 buckets: a result counts for at least 31/32 of
-    /// the window and at most all of it. Takes 0.4 KiB for each key, and for each
+    /// Counts over the results of the last `window`, in 32 buckets: a result counts for at least
+    /// 31/32 of the window and at most all of it. Takes 0.4 KiB for each key, and for each
     /// principal with a weak failure at it.
     pub const fn over_time(window: Duration) -> Self {
         Self::over(Span::Time(window))
@@ -285,7 +285,7 @@ impl Rules {
         self.successes.unwrap_or(self.probes)
     }
 
-    /// How long the breaker stays open after so many failed probes in a row.
+    /// Returns how long the breaker stays open after so many failed probes in a row.
     pub(super) fn open_for(&self, failed_probes: u32) -> Duration {
         if self.growth == 1.0 || failed_probes == 0 {
             return self.open_for;
@@ -305,7 +305,7 @@ impl Rules {
         })
     }
 
-    /// The duration from which a call is slow, if that matters.
+    /// Returns the duration from which a call is slow, if that matters.
     pub(super) fn slow_call(&self) -> Option<Duration> {
         match &self.trip {
             Kind::Rates(rates) => rates.slow_call,

@@ -24,7 +24,7 @@ pub type CircuitBreaker<S, C = ByError> = Gated<S, CircuitBreakerLayer<C>>;
 pub type ResponseFuture<S, F, C> = Flow<S, F, Entrant<C>>;
 
 impl<S, C> CircuitBreaker<S, C> {
-    /// A handle on its breakers, which are its layer's.
+    /// Returns a handle on its breakers, which are its layer's.
     pub fn handle(&self) -> CircuitBreakerHandle {
         self.gate.handle()
     }

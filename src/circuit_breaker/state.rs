@@ -87,7 +87,7 @@ impl Pass {
     /// The pass of a call that came before there was anything to admit it.
     pub(crate) const FIRST: Self = Self::of(0);
 
-    /// The pass of a call that is not a probe.
+    /// Returns the pass of a call that is not a probe.
     pub(super) const fn of(generation: u32) -> Self {
         let ticket = 0;
         Self { generation, ticket }
@@ -127,7 +127,7 @@ pub(crate) const SERVER: u64 = u64::MAX;
 /// calls.
 const MAX_OUTAGES: usize = 8;
 
-/// The outage, if its tool service says when it connects again.
+/// Returns the outage, if its tool service says when it connects again.
 fn watched(outage: &Outage) -> Option<Outage> {
     Some(outage.clone()).filter(|outage| outage.remaining().is_some())
 }
@@ -253,8 +253,8 @@ impl Machine {
         (self.state == BreakerState::Open && end > since).then_some(end)
     }
 
-    /// How long no probe may begin, if it is open or half-open: until its period is over, or its
-    /// tool service connects again.
+    /// Returns how long no probe may begin, if it is open or half-open: until its period is over,
+    /// or its tool service connects again.
     fn rest(&self) -> Duration {
         let lost = self.lost.as_ref().and_then(Outage::remaining);
         lost.unwrap_or_else(|| self.probe_from.saturating_sub(self.now))

@@ -113,7 +113,7 @@ impl Principals {
         Pass::of(self.epoch)
     }
 
-    /// The circuit of a call's principal, if it has one.
+    /// Returns the circuit of a call's principal, if it has one.
     pub(super) fn of(&mut self, call: &CallInfo, now: Duration) -> Option<&mut Machine> {
         if self.is_empty() {
             return None;

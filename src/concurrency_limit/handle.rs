@@ -35,19 +35,20 @@ impl ConcurrencyLimitHandle {
         self.registry.inert().calls()
     }
 
-    /// How many calls with this call's key run. Of the call only what the key is made of matters.
+    /// Returns how many calls with this call's key run. Of the call only what the key is made of
+    /// matters.
     pub fn running(&self, call: &ToolCall) -> usize {
         let entry = self.registry.peek(&call.info());
         entry.map_or(0, |entry| entry.value().running())
     }
 
-    /// How many calls with this call's key wait for their turn.
+    /// Returns how many calls with this call's key wait for their turn.
     pub fn waiting(&self, call: &ToolCall) -> usize {
         let entry = self.registry.peek(&call.info());
         entry.map_or(0, |entry| entry.value().waiting())
     }
 
-    /// Every key of which calls run or wait, in the order of server and tool.
+    /// Returns every key of which calls run or wait, in the order of server and tool.
     pub fn loads(&self) -> Vec<Load> {
         let entries = self.registry.entries();
         let load = |entry: &Arc<Entry<KeyLimit>>| {

@@ -26,13 +26,13 @@ pub struct ConcurrencyLimitLayer {
 }
 
 impl ConcurrencyLimitLayer {
-    /// A layer that lets `max` calls of a tool run at a time, with the default settings for the
-    /// rest. With 0 every call is refused.
+    /// Makes a layer that lets `max` calls of a tool run at a time, with the default settings for
+    /// the rest. With 0 every call is refused.
     pub fn new(max: usize) -> Self {
         ConcurrencyLimitBuilder::new(max).build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder(max: usize) -> ConcurrencyLimitBuilder {
         ConcurrencyLimitBuilder::new(max)
     }
@@ -43,7 +43,7 @@ impl ConcurrencyLimitLayer {
         self.limits.settings.tools.names()
     }
 
-    /// A handle that reads how many calls run and wait.
+    /// Returns a handle that reads how many calls run and wait.
     pub fn handle(&self) -> ConcurrencyLimitHandle {
         self.limits.clone()
     }
@@ -61,7 +61,7 @@ impl<S> Layer<S> for ConcurrencyLimitLayer {
 pub type ConcurrencyLimitBuilder = KeyedBuilder<Settings>;
 
 impl ConcurrencyLimitBuilder {
-    /// The default settings, with this limit. With 0 every call is refused.
+    /// Returns the default settings, with this limit. With 0 every call is refused.
     pub fn new(max: usize) -> Self {
         let settings = Settings {
             max,

@@ -81,8 +81,8 @@ impl KeyLimit {
         Self::of(*max.unwrap_or(&settings.max), settings)
     }
 
-    /// The limit of the keys beyond the bound: it lets calls pass, so that those of one key there
-    /// do not hold back all others.
+    /// Returns the limit of the keys beyond the bound: it lets calls pass, so that those of one key
+    /// there do not hold back all others.
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
         let max = match settings.max {
             0 => 0,

@@ -22,7 +22,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The moment by which a call that comes `now` must have ended. `None`: no limit that a
+    /// Returns the moment by which a call that comes `now` must have ended. `None`: no limit that a
     /// clock reaches.
     #[inline]
     pub(super) fn limit(&self, now: Instant, call: &mut ToolCall) -> Option<Instant> {
@@ -89,7 +89,7 @@ impl DeadlineLayer {
         self
     }
 
-    /// When the call has to end, cancels its token and waits at most this long for the tool,
+    /// Cancels the call's token when it has to end, and waits at most this long for the tool,
     /// instead of dropping its future immediately. Default: no wait. Each call then allocates, for
     /// its own token. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///

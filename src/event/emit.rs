@@ -91,7 +91,8 @@ fn detail_or<T>(matters: bool, value: T) -> Option<T> {
 /// Statuses that a caller's next call can mend: what it asked for does not fit the state of things.
 const CALLERS: [u16; 4] = [409, 412, 416, 423];
 
-/// The level of the event of a call that ended with this error: INFO for mistakes of callers.
+/// Returns the level of the event of a call that ended with this error: INFO for mistakes of
+/// callers.
 pub(crate) fn level_of_error(error: &ToolError) -> Level {
     let is_callers = |status: StatusCode| CALLERS.contains(&status.as_u16());
     match error.kind() {
@@ -255,7 +256,7 @@ fn cut_middle(text: &str, room: usize, frame: usize) -> Option<Cow<'_, str>> {
     Some(format!("{}{DOTS}{tail}", head.unwrap_or("")).into())
 }
 
-/// A name of a caller or a peer, as the fields of events and spans have it.
+/// Returns a name of a caller or a peer, as the fields of events and spans have it.
 pub(crate) fn short(name: &str) -> DisplayValue<Short<'_>> {
     display(Short::field(name, MAX_NAME))
 }
@@ -287,10 +288,10 @@ macro_rules! events {
         $variant:ident { $($of:tt)* } => $level:ident $name:ident ($($fields:tt)*),
     )*) => {
         impl Event<'_> {
-            /// The name under which subscribers get the event, one of [`names::event`]; `None` for
-            /// [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not emitted, and
-            /// for calls after the first one of [`Inert`](Self::Inert). A refused retry is
-            /// `tool.exhausted` if the attempts are used up, else `tool.retry_refused`.
+            /// Returns the name under which subscribers get the event, one of [`names::event`];
+            /// `None` for [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not
+            /// emitted, and for calls after the first one of [`Inert`](Self::Inert). A refused
+            /// retry is `tool.exhausted` if the attempts are used up, else `tool.retry_refused`.
             #[expect(unused_variables, reason = "the rows bind what the fields show")]
             pub const fn name(&self) -> Option<&'static str> {
                 match *self {

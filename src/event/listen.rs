@@ -111,7 +111,7 @@ impl Listener {
         self.0.is_some()
     }
 
-    /// The listener that a layer's user has set.
+    /// Returns the listener that a layer's user has set.
     pub fn new(listen: impl Listen + 'static) -> Self {
         Self(Some(Arc::new(listen)))
     }

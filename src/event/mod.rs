@@ -325,7 +325,7 @@ pub enum Event<'a> {
 /// listener.tell(&Event::retry(&call, 1, Duration::from_secs(1)));
 /// ```
 impl<'a> Event<'a> {
-    /// [`Event::Slow`]
+    /// Makes an [`Event::Slow`].
     pub const fn slow(call: &'a CallInfo, elapsed: Duration, timeout: Duration) -> Self {
         Self::Slow {
             call,
@@ -334,7 +334,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::NotStarted`], without an error. See [`with_error`](Self::with_error).
+    /// Makes an [`Event::NotStarted`], without an error. See [`with_error`](Self::with_error).
     pub const fn not_started(call: &'a CallInfo, kind: ErrorKind) -> Self {
         Self::NotStarted {
             call,
@@ -343,8 +343,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error) and
-    /// [`hinted`](Self::hinted).
+    /// Makes an [`Event::Retry`], without a hint and an error. See [`with_error`](Self::with_error)
+    /// and [`hinted`](Self::hinted).
     pub const fn retry(call: &'a CallInfo, attempt: u32, delay: Duration) -> Self {
         Self::Retry {
             call,
@@ -355,7 +355,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::RetryRefused`], without an error. See [`with_error`](Self::with_error).
+    /// Makes an [`Event::RetryRefused`], without an error. See [`with_error`](Self::with_error).
     pub const fn retry_refused(call: &'a CallInfo, attempt: u32, reason: RetryRefusal) -> Self {
         Self::RetryRefused {
             call,
@@ -365,7 +365,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::RateLimited`], without a hint. See [`hinted`](Self::hinted).
+    /// Makes an [`Event::RateLimited`], without a hint. See [`hinted`](Self::hinted).
     pub const fn rate_limited(call: &'a CallInfo, attempt: u32, cooldown: Duration) -> Self {
         Self::RateLimited {
             call,
@@ -375,12 +375,12 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// [`Event::Repeated`]
+    /// Makes an [`Event::Repeated`].
     pub const fn repeated(call: &'a CallInfo, times: u32) -> Self {
         Self::Repeated { call, times }
     }
 
-    /// [`Event::Reused`]
+    /// Makes an [`Event::Reused`].
     pub const fn reused(call: &'a CallInfo, layer: &'a str) -> Self {
         Self::Reused { call, layer }
     }
@@ -408,7 +408,7 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// The call that it is about, or that caused it.
+    /// Returns the call of the event, or the call that caused it.
     pub fn call(&self) -> Option<&'a CallInfo> {
         match *self {
             Self::Slow { call, .. }

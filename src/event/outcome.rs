@@ -27,7 +27,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// The outcome of a call that ended with this error.
+    /// Returns the outcome of a call that ended with this error.
     pub fn of_error(error: &ToolError) -> Self {
         Self::of_failure(error.kind(), error.is_own_refusal())
     }
@@ -39,8 +39,8 @@ impl CallOutcome {
         }
     }
 
-    /// The outcome of a call that ended with this kind of error, and was not refused by a layer of
-    /// ours.
+    /// Returns the outcome of a call that ended with this kind of error, and was not refused by a
+    /// layer of ours.
     pub const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,

@@ -33,7 +33,8 @@ impl BreakerState {
         matches!(self, Self::Open | Self::ForcedOpen)
     }
 
-    /// The state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are refused.
+    /// Returns the state as a number, for metrics: 0 if calls pass, 1 if a few do, 2 if they are
+    /// refused.
     pub const fn level(self) -> u8 {
         match self {
             Self::Closed | Self::ForcedClosed | Self::Disabled => 0,

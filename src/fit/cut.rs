@@ -13,7 +13,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// A cut to nothing.
+    /// Makes a cut to nothing.
     pub(super) fn new(advice: Option<&str>, reference: Option<String>) -> Self {
         let mut advice = advice.unwrap_or("ask for less").to_owned();
         let reference = reference.filter(|text| !text.is_empty() && !prefix(text, MAX_WORDS).1);
@@ -28,8 +28,8 @@ impl Cut {
         }
     }
 
-    /// A cut to so many characters, to try an implementation of [`Shorten`](super::Shorten) with;
-    /// the layer makes those with words of its own.
+    /// Makes a cut to so many characters, to try an implementation of [`Shorten`](super::Shorten)
+    /// with; the layer makes those with words of its own.
     pub fn of(max_chars: usize) -> Self {
         Self::new(None, None).to(max_chars)
     }
@@ -46,7 +46,7 @@ impl Cut {
         prefix(words, MAX_WORDS).0.chars().map(plain).collect()
     }
 
-    /// How many characters the model may read, the marks included.
+    /// Returns how many characters the model may read, the marks included.
     pub fn max_chars(&self) -> usize {
         self.max
     }
@@ -180,7 +180,7 @@ fn tail(texts: &[&mut String], mut room: usize, cost: impl Fn(char) -> usize) ->
     (0, 0)
 }
 
-/// The end of the last line that ends within so many bytes before `end`; else `end`.
+/// Returns the end of the last line that ends within so many bytes before `end`; else `end`.
 fn end_of_line(text: &str, end: usize, within: usize) -> usize {
     let from = floor(text, end.saturating_sub(within));
     match text[from..end].rfind('\n') {
@@ -189,7 +189,8 @@ fn end_of_line(text: &str, end: usize, within: usize) -> usize {
     }
 }
 
-/// The start of the first line that starts within so many bytes behind `start`; else `start`.
+/// Returns the start of the first line that starts within so many bytes behind `start`; else
+/// `start`.
 fn start_of_line(text: &str, start: usize, within: usize) -> usize {
     if start == 0 || text[..start].ends_with('\n') {
         return start;

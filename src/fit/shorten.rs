@@ -41,8 +41,8 @@ pub trait Shorten: ModelText {
     /// allocate nor look at much more than these.
     fn fits(&self, max_chars: usize) -> bool;
 
-    /// The whole answer as a text, for a hook that [keeps](super::FitLayer::with_keep) it. Default:
-    /// what the model would have read.
+    /// Returns the whole answer as a text, for a hook that [keeps](super::FitLayer::with_keep) it.
+    /// Default: what the model would have read.
     fn whole(&self) -> Cow<'_, str> {
         self.model_text()
     }
@@ -118,8 +118,8 @@ impl Shorten for Value {
     }
 }
 
-/// The length to which all strings have to be cut so that the whole of `chars` fits, if that leaves
-/// something of each beside its mark.
+/// Returns the length to which all strings have to be cut so that the whole of `chars` fits, if
+/// that leaves something of each beside its mark.
 fn longest_string(value: &mut Value, chars: usize, cut: &Cut) -> Option<usize> {
     let least = 2 * cut.mark_cost(chars, in_json);
     let mut long = Vec::new();
@@ -142,7 +142,7 @@ fn longest_string(value: &mut Value, chars: usize, cut: &Cut) -> Option<usize> {
     None
 }
 
-/// How many characters one character takes in a JSON string.
+/// Returns how many characters one character takes in a JSON string.
 fn in_json(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

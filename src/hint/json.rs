@@ -23,7 +23,7 @@ const SECONDS: &[&str] = &[
     "retry_after", "retryAfter", "retry-after", "Retry-After", "retry_after_seconds", "retryAfterSeconds",
 ];
 
-/// The delay in `error.data` of JSON-RPC, in the body of an error, or in anything like them:
+/// Reads the delay in `error.data` of JSON-RPC, in the body of an error, or in anything like them:
 /// `retry_after`, `retryAfterMs` and their relatives as numbers, in strings too (`"12"`,
 /// `"1m26.4s"`), and `google.rpc.RetryInfo`, as gRPC gateways write it.
 ///

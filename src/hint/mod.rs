@@ -97,8 +97,8 @@ pub enum HintSource {
     GrpcPushback,
 }
 
-/// The value of `grpc-retry-pushback-ms` (gRFC A6): a signed number of milliseconds, after which
-/// the call is to be repeated. Negative or unparsable: it is not to be repeated.
+/// Reads the value of `grpc-retry-pushback-ms` (gRFC A6): a signed number of milliseconds, after
+/// which the call is to be repeated. Negative or unparsable: it is not to be repeated.
 ///
 /// ```
 /// use tower_toolcall::hint;

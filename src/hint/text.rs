@@ -53,9 +53,9 @@ pub(crate) const LIMITS: &[&str] = &[
 /// Of a word of each phrase.
 const STEMS: &[&str] = &["try", "wait", "available", "reset"];
 
-/// The delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30 seconds`,
-/// `wait 5 minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first 2,000
-/// characters are looked at.
+/// Reads the delay that a message asks for: `Please try again in 1m26.4s`, `retry after 30
+/// seconds`, `wait 5 minutes`, `Retry-After: 12`, `Your quota will reset after 39s`. Only the first
+/// 2,000 characters are looked at.
 ///
 /// A number without a unit means seconds after `retry after` and is nothing elsewhere. Of several
 /// delays the longest wins.
@@ -126,7 +126,7 @@ fn number_len(text: &str) -> usize {
     (0..bytes.len()).find(ends).unwrap_or(bytes.len())
 }
 
-/// The delay, if the text asks for one here.
+/// Reads the delay, if the text asks for one here.
 fn asked(before: &[&str], text: &[&str]) -> Option<Duration> {
     let mut phrases = PHRASES.iter().chain(OF_LIMITS);
     let phrase = phrases.find(|phrase| begins_with(text, phrase))?;
@@ -212,7 +212,7 @@ fn ends(rest: &[&str]) -> bool {
     rest.first().is_none_or(mark)
 }
 
-/// A number without its thousands separators.
+/// Reads a number without its thousands separators.
 fn plain(number: &str) -> Option<String> {
     let whole = number.split('.').next()?;
     let grouped = whole.split(',').skip(1).all(|group| group.len() == 3);

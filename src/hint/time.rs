@@ -27,7 +27,8 @@ pub(super) fn millis(text: &str) -> Option<Duration> {
     number(text).map(|number| saturating(number / 1000.0))
 }
 
-/// A number of seconds that is not negative. One that is too large gives the longest duration.
+/// Reads a number of seconds that is not negative. One that is too large gives the longest
+/// duration.
 pub(super) fn saturating(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
@@ -39,7 +40,7 @@ fn digits(text: &str) -> Option<u64> {
     all.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// A decimal number of units of so many nanoseconds, rounded up: a wait never ends before the
+/// Reads a decimal number of units of so many nanoseconds, rounded up: a wait never ends before the
 /// server asked.
 pub(super) fn quantity(number: &str, unit: u64) -> Option<Duration> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -58,8 +59,8 @@ pub(super) fn quantity(number: &str, unit: u64) -> Option<Duration> {
     Some(whole.map_or(Duration::MAX, |whole| Duration::new(whole, rest)))
 }
 
-/// A duration as Go prints it: `1m26.4s`, `6m0s`, `12ms`. A number without a unit, except `0`,
-/// and a negative duration are `None`. More than a [`Duration`] can hold is [`Duration::MAX`].
+/// Reads a duration as Go prints it: `1m26.4s`, `6m0s`, `12ms`. A number without a unit, except
+/// `0`, and a negative duration are `None`. More than a [`Duration`] can hold is [`Duration::MAX`].
 ///
 /// The grammar is that of Go's `time.ParseDuration`.
 pub fn go_duration(text: &str) -> Option<Duration> {
@@ -92,8 +93,8 @@ fn go_unit(unit: &str) -> Option<u64> {
     })
 }
 
-/// A moment (RFC 3339): `2025-08-21T12:40:59Z`, `2025-08-21T14:40:59.5+02:00`. The seconds may be
-/// left out, as in ISO 8601.
+/// Reads a moment (RFC 3339): `2025-08-21T12:40:59Z`, `2025-08-21T14:40:59.5+02:00`. The seconds
+/// may be left out, as in ISO 8601.
 pub fn rfc3339(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let is = |at: usize, marks: &[u8]| text.as_bytes().get(at).is_some_and(|b| marks.contains(b));

@@ -73,8 +73,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// `base` before the second attempt, and `factor` times the delay before for each one after it,
-    /// up to 30 s or `base`, whichever is longer.
+    /// Waits `base` before the second attempt, and `factor` times the delay before for each one
+    /// after it, up to 30 s or `base`, whichever is longer.
     ///
     /// # Errors
     ///
@@ -121,12 +121,12 @@ impl Backoff {
         self.jitter.after_hint(hint, random)
     }
 
-    /// The delay before retry `n`, counted from 1, for a random number.
+    /// Returns the delay before retry `n`, counted from 1, for a random number.
     pub fn delay(&self, n: u32, random: u64) -> Duration {
         self.jitter.apply(self.plain(n), random)
     }
 
-    /// The delay without jitter.
+    /// Returns the delay without jitter.
     fn plain(&self, n: u32) -> Duration {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let secs = self.base.as_secs_f64() * self.factor.powi(exponent);
@@ -159,8 +159,8 @@ impl Jitter {
     }
 }
 
-/// A delay that a server asked for, plus a random part of at most a tenth of it, and at most one
-/// second: never shorter than the hint, and different for each client.
+/// Returns a delay that a server asked for, plus a random part of at most a tenth of it, and at
+/// most one second: never shorter than the hint, and different for each client.
 pub fn after_hint(hint: Duration, random: u64) -> Duration {
     hint.saturating_add(part((hint / 10).min(Duration::from_secs(1)), random))
 }
@@ -190,7 +190,7 @@ impl Default for Random {
     }
 }
 
-/// A random part of `d`.
+/// Returns a random part of `d`.
 pub(crate) fn part(d: Duration, random: u64) -> Duration {
     // 53 bits, as many as an `f64` holds: from 0 to just below 1.
     let share = (random >> 11) as f64 / (1u64 << 53) as f64;

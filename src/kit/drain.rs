@@ -72,9 +72,9 @@ impl Drain {
         Poll::Ready(begun.expect("looked at above").error)
     }
 
-    /// The end of a call that has ended so after it was told to stop. A tool that has run to its
-    /// end must not run again: the caller, who no longer waits for the answer, reads that it has;
-    /// not that its work is done, as it may have said that it only stopped.
+    /// Returns the end of a call that has ended so after it was told to stop. A tool that has run
+    /// to its end must not run again: the caller, who no longer waits for the answer, reads that it
+    /// has; not that its work is done, as it may have said that it only stopped.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle<Res>(&mut self, result: &mut Result<Res, ToolError>) {

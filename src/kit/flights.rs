@@ -46,7 +46,7 @@ pub trait FlightKey: Clone + Eq + Hash {
             .is_some_and(|owner| Principal::is_unverified(owner))
     }
 
-    /// An equal owner, which other keys have too.
+    /// Returns an equal owner, which other keys have too.
     fn share_owner(&mut self, _: Arc<str>) {}
 
     /// Returns `true` if two equal keys are for the same value.
@@ -404,8 +404,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         }
     }
 
-    /// The value, or what `make` makes, if no other caller does so meanwhile. Dropped while it
-    /// makes one, it leaves that to the next who waits.
+    /// Returns the value, or what `make` makes, if no other caller does so meanwhile. Dropped while
+    /// it makes one, it leaves that to the next who waits.
     pub(crate) async fn get_or_make<F>(
         self: &Arc<Self>,
         key: &K,
@@ -459,7 +459,7 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
         table.retain(|_, slot| Arc::strong_count(slot) > 1);
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).slots.len()
     }
@@ -555,8 +555,8 @@ impl<K: FlightKey, V: Clone> Table<K, V> {
         take()
     }
 
-    /// The eighth that will be stale first of the values that hold something, are not in use, and
-    /// go before the key has no room.
+    /// Returns the eighth that will be stale first of the values that hold something, are not in
+    /// use, and go before the key has no room.
     fn eighth(
         &self,
         key: &K,

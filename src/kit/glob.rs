@@ -17,7 +17,7 @@ impl Glob {
         }
     }
 
-    /// The text itself, a star too.
+    /// Returns the text itself, a star too.
     pub(crate) fn exact(text: &str) -> Self {
         Self {
             pattern: text.into(),
@@ -76,7 +76,7 @@ mod tests {
         Glob::new(pattern).matches(text)
     }
 
-    /// The definition, in exponential time.
+    /// Returns the definition, in exponential time.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

@@ -106,8 +106,8 @@ impl Keys {
         refuse_if(is_shared, "key", reason)
     }
 
-    /// The registry, with the known keys in it. Keys beyond the bound share the value `overflow`.
-    /// `make` makes the value of a call's key.
+    /// Returns the registry, with the known keys in it. Keys beyond the bound share the value
+    /// `overflow`. `make` makes the value of a call's key.
     pub(crate) fn registry<V: Evict>(
         &self,
         layer: &'static str,

@@ -182,15 +182,15 @@ impl<T> PerTool<T> {
         self.tools.binary_search_by(order)
     }
 
-    /// The value of the entry, if there is one: a call has matched its name.
+    /// Returns the value of the entry, if there is one: a call has matched its name.
     fn matched(found: Option<&(Arc<Name>, T)>) -> Option<&T> {
         let (name, value) = found?;
         name.matched();
         Some(value)
     }
 
-    /// The value by the flat name, if the call has a server, else by the tool's own: no server's
-    /// tool has the value of another one by its name.
+    /// Returns the value by the flat name, if the call has a server, else by the tool's own: no
+    /// server's tool has the value of another one by its name.
     pub(crate) fn get_of_server(&self, call: &ToolCall) -> Option<&T> {
         let is_it = |name: &str| match call.server() {
             Some(_) => call.cmp_flat(name).is_eq(),
@@ -216,7 +216,8 @@ impl<T> PerTool<T> {
         }
     }
 
-    /// The value by the flat name, which is of one server's tool; else that by the tool's own name.
+    /// Returns the value by the flat name, which is of one server's tool; else that by the tool's
+    /// own name.
     #[inline(never)]
     pub(crate) fn get(&self, call: &ToolCall) -> Option<&T> {
         self.count();

@@ -136,7 +136,7 @@ impl Proofs {
     }
 }
 
-/// The first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
+/// Returns the first [`MAX_NAME_BYTES`], and less in front of a character that they would split.
 fn head(text: &str) -> Box<str> {
     text[..floor(text, MAX_NAME_BYTES)].into()
 }

@@ -44,7 +44,7 @@ pub(crate) trait Reuse<Res, K: FlightKey, V: Clone> {
     /// The call was sent and has ended.
     fn end(&self, flight: &mut Flight<K, V>, result: &Result<Res, ToolError>);
 
-    /// The error of a call that waited for another one in vain.
+    /// Returns the error of a call that waited for another one in vain.
     fn waited(&self, error: ToolError) -> ToolError {
         error
     }
@@ -153,7 +153,7 @@ where
 /// An answer of any type.
 pub(crate) type AnyAnswer = Arc<dyn Any + Send + Sync>;
 
-/// A copy of a kept answer. `None` if it is of another type.
+/// Returns a copy of a kept answer. `None` if it is of another type.
 pub(crate) fn copy_of<Res: Clone + 'static>(kept: &AnyAnswer) -> Option<Res> {
     match kept.downcast_ref() {
         Some(text) => Text::read(text),
@@ -187,8 +187,8 @@ impl Size {
         self.of = Arc::new(move |answer| answer.downcast_ref().map(&of));
     }
 
-    /// A copy of the answer, if it is small enough to be kept, and its bytes. One of unknown size
-    /// has as many as may be.
+    /// Returns a copy of the answer, if it is small enough to be kept, and its bytes. One of
+    /// unknown size has as many as may be.
     pub(crate) fn keep<Res: Clone + Send + Sync + 'static>(
         &self,
         answer: &Res,
@@ -269,7 +269,7 @@ impl Store {
         }
     }
 
-    /// The empty store.
+    /// Returns the empty store.
     pub(crate) fn flights<K: FlightKey, V: Clone>(&self, evicts: bool) -> Arc<Flights<K, V>> {
         let units = |most| Units::new(most, self.share(most));
         let (keys, bytes) = (units(self.max_keys as u64), units(self.max_bytes));

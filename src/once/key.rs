@@ -27,7 +27,7 @@ impl ToolCall {
         self
     }
 
-    /// The caller's own key: see [`with_once_key`](Self::with_once_key).
+    /// Returns the caller's own key: see [`with_once_key`](Self::with_once_key).
     pub fn once_key(&self) -> Option<&str> {
         let OnceKey(key) = self.extensions().get()?;
         Some(&**key).filter(|key| !key.is_empty())

@@ -38,19 +38,19 @@ pub(super) struct Rules {
 }
 
 impl OnceLayer {
-    /// A layer with the default settings: callers' keys count for 24 hours, equal arguments for ten
-    /// minutes.
+    /// Makes a layer with the default settings: callers' keys count for 24 hours, equal arguments
+    /// for ten minutes.
     pub fn new() -> Self {
         OnceBuilder::new().build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> OnceBuilder {
         OnceBuilder::new()
     }
 
-    /// The number of keys, those of running calls included, and those that have ended, until others
-    /// come.
+    /// Returns the number of keys, those of running calls included, and those that have ended,
+    /// until others come.
     pub fn len(&self) -> usize {
         self.rules.keyed.len() + self.rules.repeats.len()
     }

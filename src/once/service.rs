@@ -87,8 +87,8 @@ crate::text::opaque_debug!({} Kept);
 /// The flight of a call, and the call in it.
 type Entered = (Flight<Key, Kept>, InOnce);
 
-/// The call at its key. `None`: it passes, as it starts nothing, may run twice, or has no key to be
-/// compared by.
+/// Returns the call at its key. `None`: it passes, as it starts nothing, may run twice, or has no
+/// key to be compared by.
 fn enter(
     rules: &Arc<Rules>,
     call: &mut ToolCall,
@@ -248,7 +248,8 @@ fn already_done() -> ToolError {
         )
 }
 
-/// The error of an equal call. Without a key its caller does not know that this one has not run.
+/// Returns the error of an equal call. Without a key its caller does not know that this one has not
+/// run.
 fn not_run_again(error: ToolError) -> ToolError {
     let text = error.model_message();
     error

@@ -107,44 +107,44 @@ impl Approval {
         }
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn tool(&self) -> &str {
         self.call.tool()
     }
 
-    /// The server that has the tool.
+    /// Returns the server that has the tool.
     pub fn server(&self) -> Option<&str> {
         self.call.server()
     }
 
-    /// The id of the agent that makes the call.
+    /// Returns the id of the agent that makes the call.
     pub fn agent_id(&self) -> Option<&str> {
         self.call.agent_id()
     }
 
-    /// The caller's session id.
+    /// Returns the caller's session id.
     pub fn session_id(&self) -> Option<&str> {
         self.call.session_id()
     }
 
-    /// Why the [rule](super::Rule::because) asks.
+    /// Returns why the [rule](super::Rule::because) asks.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// When the answer comes too late: at the end of the layer's time limit, or at the call's
-    /// deadline.
+    /// Returns when the answer comes too late: at the end of the layer's time limit, or at the
+    /// call's deadline.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// The arguments without secrets and bounded, by the [rules](ToolCall::with_rules) of the call:
-    /// to be shown.
+    /// Returns the arguments without secrets and bounded, by the [rules](ToolCall::with_rules) of
+    /// the call: to be shown.
     pub fn arguments(&self) -> Redacted<'_> {
         self.call.sanitized()
     }
 
-    /// The arguments as they are sent. There may be secrets in them.
+    /// Returns the arguments as they are sent. There may be secrets in them.
     pub fn arguments_in_full(&self) -> &Map<String, Value> {
         self.call.arguments()
     }
@@ -165,7 +165,7 @@ impl Approval {
             && sent.is_ok_and(|sent| sent == self.arguments().to_string())
     }
 
-    /// The call, to be looked at.
+    /// Returns the call, to be looked at.
     pub fn call(&self) -> &ToolCall {
         &self.call
     }

@@ -45,7 +45,7 @@ pub(super) struct Policy {
 }
 
 impl PolicyLayer {
-    /// A layer without rules, which allows all calls.
+    /// Makes a layer without rules, which allows all calls.
     pub fn new() -> Self {
         Self {
             policy: Arc::new(Policy {

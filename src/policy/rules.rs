@@ -112,7 +112,7 @@ impl Rule {
         self
     }
 
-    /// Only for tools that are known to change nothing, by
+    /// Limits the rule to tools that are known to change nothing, by
     /// [annotations](super::PolicyLayer::with_annotations) that are believed. Of this,
     /// [`may_write`](Self::may_write) and [`may_destroy`](Self::may_destroy) the last one counts.
     pub fn read_only(mut self) -> Self {
@@ -120,22 +120,22 @@ impl Rule {
         self
     }
 
-    /// Only for tools that are not known to change nothing: those of which nothing is known, too.
+    /// Limits the rule to tools that are not known to change nothing, including unknown tools.
     pub fn may_write(mut self) -> Self {
         self.effect = Some(Effect::MayWrite);
         self
     }
 
-    /// Only for tools that are neither known to change nothing nor known to destroy nothing: those
-    /// of which nothing is known, too.
+    /// Limits the rule to tools that are neither known to change nothing nor known to destroy
+    /// nothing, including unknown tools.
     pub fn may_destroy(mut self) -> Self {
         self.effect = Some(Effect::MayDestroy);
         self
     }
 
-    /// Only for calls for which the function returns true. It sees the call as it will be sent; it
-    /// must be quick, and must not block. If it is set several times, all functions must return
-    /// true. Default: all calls.
+    /// Limits the rule to calls for which the function returns true. It sees the call as it will be
+    /// sent; it must be quick, and must not block. If it is set several times, all functions must
+    /// return true. Default: all calls.
     pub fn when(mut self, is_it: impl Fn(&ToolCall) -> bool + Send + Sync + 'static) -> Self {
         self.when = Some(match self.when.take() {
             Some(before) => Arc::new(move |call| before(call) && is_it(call)),
@@ -156,12 +156,12 @@ impl Rule {
         self.decision
     }
 
-    /// The reason that [`because`](Self::because) has set.
+    /// Returns the reason that [`because`](Self::because) has set.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// The pattern for the tool's name.
+    /// Returns the pattern for the tool's name.
     pub fn tool(&self) -> &str {
         self.name.tool.as_str()
     }

@@ -32,7 +32,7 @@ pub(super) struct Limits {
 }
 
 impl<J> PollLayer<J> {
-    /// A layer for jobs of this kind.
+    /// Makes a layer for jobs of this kind.
     pub fn new(job: J) -> Self {
         let second = Duration::from_secs(1);
         let interval = Backoff::exponential(second, 1.5).unwrap_or_default();

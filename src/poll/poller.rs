@@ -137,7 +137,7 @@ where
     S::Future: Send,
     J: Job<S::Response> + 'static,
 {
-    /// The next poll.
+    /// Returns the next poll.
     fn ask(&mut self) -> ToolCall {
         let work = self.work.0.as_mut().expect("a job was started");
         let mut ask = self.shared.settings.job.ask(&self.call, &work.job);
@@ -367,7 +367,7 @@ impl<S, J> Poller<S, J> {
         self.work().is_some_and(|work| work.abandoned.act())
     }
 
-    /// The polls, or the time, are used up.
+    /// Returns the error of a call after its polls, or its time, are used up.
     fn timed_out(&self) -> ToolError {
         let polls = self.polls();
         let limit = match polls >= self.shared.settings.limits.polls {

@@ -27,7 +27,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// Returns a full one.
     pub(super) fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -36,7 +36,7 @@ impl Bucket {
         }
     }
 
-    /// The whole units in it.
+    /// Returns the whole units in it.
     pub(super) fn remaining(&self, now: u64) -> u32 {
         self.rate.remaining(self.full_at(), now)
     }

@@ -39,7 +39,7 @@ impl Rate {
         }
     }
 
-    /// The time in which so many units come back. `None`: there are never so many.
+    /// Returns the time in which so many units come back. `None`: there are never so many.
     pub(super) fn time(&self, units: u32) -> Option<u64> {
         (units <= self.burst).then(|| self.interval.saturating_mul(units.into()))
     }
@@ -48,16 +48,16 @@ impl Rate {
         self.interval.saturating_mul(self.burst.into())
     }
 
-    /// The turn of a call that comes `now`, after all turns before: they leave a bucket that is
-    /// full at `full_at`.
+    /// Returns the turn of a call that comes `now`, after all turns before: they leave a bucket
+    /// that is full at `full_at`.
     pub(super) fn turn(&self, full_at: u64, now: u64, time: u64) -> Turn {
         let full_at = full_at.max(now).saturating_add(time);
         let at = full_at.saturating_sub(self.capacity());
         Turn { at, full_at, time }
     }
 
-    /// The first returned turn that a call can have, and its place in `free`: those that have not
-    /// passed.
+    /// Returns the first returned turn that a call can have, and its place in `free`: those that
+    /// have not passed.
     pub(super) fn find(
         &self,
         free: &BTreeMap<u64, u64>,
@@ -72,7 +72,7 @@ impl Rate {
         Some((place, Turn { at, full_at, time }))
     }
 
-    /// The whole units in such a bucket.
+    /// Returns the whole units in such a bucket.
     pub(super) fn remaining(&self, full_at: u64, now: u64) -> u32 {
         let missing = full_at.saturating_sub(now).div_ceil(self.interval);
         self.burst - missing.min(self.burst.into()) as u32

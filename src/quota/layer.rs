@@ -29,12 +29,12 @@ pub struct QuotaLayer {
 }
 
 impl QuotaLayer {
-    /// A layer that gives each tool this quota, with the default settings for the rest.
+    /// Makes a layer that gives each tool this quota, with the default settings for the rest.
     pub fn new(quota: Quota) -> Self {
         QuotaBuilder::new(quota).build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder(quota: Quota) -> QuotaBuilder {
         QuotaBuilder::new(quota)
     }
@@ -64,7 +64,7 @@ impl<S> Layer<S> for QuotaLayer {
 pub type QuotaBuilder = KeyedBuilder<Settings>;
 
 impl QuotaBuilder {
-    /// The default settings, with this quota.
+    /// Returns the default settings, with this quota.
     pub fn new(quota: Quota) -> Self {
         let settings = Settings {
             quota,

@@ -76,7 +76,7 @@ impl Settings {
         nanos(self.origin.elapsed())
     }
 
-    /// The units that the key of this call has, and the rate at which they come back.
+    /// Returns the units that the key of this call has, and the rate at which they come back.
     pub(super) fn rate(&self, call: &ToolCall) -> Rate {
         let own = self.tools.get_of_key(call);
         Rate::of(own.unwrap_or(&self.quota))
@@ -95,14 +95,14 @@ impl Settings {
         }
     }
 
-    /// The largest burst of all quotas.
+    /// Returns the largest burst of all quotas.
     pub(super) fn largest_burst(&self) -> u32 {
         let own = self.tools.values().map(Quota::burst);
         own.fold(self.quota.burst(), u32::max)
     }
 
-    /// The latest turn for a call that comes now, which is never too late for one now; nothing is
-    /// sent at the deadline itself.
+    /// Returns the latest turn for a call that comes now, which is never too late for one now;
+    /// nothing is sent at the deadline itself.
     fn latest(&self, now: u64, call: &ToolCall) -> u64 {
         let latest = now.saturating_add(nanos(self.max_wait));
         let deadline = call.deadline().map(|at| {
@@ -134,8 +134,8 @@ impl KeyQuota {
         }
     }
 
-    /// The quota of the keys beyond the bound: one of them must not use up that of all others
-    /// there. Its burst is the largest that one of them could have.
+    /// Returns the quota of the keys beyond the bound: one of them must not use up that of all
+    /// others there. Its burst is the largest that one of them could have.
     pub(super) fn overflow(settings: &Arc<Settings>) -> Self {
         let burst = settings.largest_burst();
         let rate = Rate::of(&settings.quota);
@@ -167,8 +167,8 @@ pub struct Units {
 crate::text::opaque_debug!({} Units);
 
 impl Units {
-    /// The time in which the units come back, or the error of a call that costs more than there
-    /// ever are.
+    /// Returns the time in which the units come back, or the error of a call that costs more than
+    /// there ever are.
     fn time(&self) -> Result<u64, ToolError> {
         let rate = self.entry.value().bucket.rate;
         rate.time(self.cost).ok_or_else(|| {

@@ -115,8 +115,8 @@ impl Quota {
         self.burst
     }
 
-    /// The time between two units, in nanoseconds: rounded up, so that no more come back than were
-    /// asked for.
+    /// Returns the time between two units, in nanoseconds: rounded up, so that no more come back
+    /// than were asked for.
     pub(super) fn interval(&self) -> u64 {
         // A year is far from the bound.
         let period = self.period.as_nanos() as u64;

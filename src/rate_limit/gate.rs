@@ -114,7 +114,7 @@ impl Return {
         rate.clamp(0.5, FREE)
     }
 
-    /// The turn after one of this process.
+    /// Returns the turn after one of this process.
     fn after(&self, turn: Duration) -> Duration {
         self.later(turn, self.processes)
     }

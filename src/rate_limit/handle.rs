@@ -45,15 +45,15 @@ impl RateLimitHandle {
         self.registry.inert().calls()
     }
 
-    /// How long a cooldown still holds back the calls with this call's key; `None` if there is
-    /// none. Of the call only what the key is made of matters. The gradual return after a cooldown
-    /// is not counted.
+    /// Returns how long a cooldown still holds back the calls with this call's key; `None` if there
+    /// is none. Of the call only what the key is made of matters. The gradual return after a
+    /// cooldown is not counted.
     pub fn remaining(&self, call: &ToolCall) -> Option<Duration> {
         let entry = self.registry.peek(&call.info())?;
         entry.value().remaining(self.shared.now())
     }
 
-    /// Every key that cools down now, in the order of server and tool.
+    /// Returns every key that cools down now, in the order of server and tool.
     pub fn cooldowns(&self) -> Vec<Cooldown> {
         let now = self.shared.now();
         let entries = self.registry.entries();

@@ -87,7 +87,7 @@ impl Settings {
         self.max_cooldown.unwrap_or(DEFAULT.max(least))
     }
 
-    /// The part of a cooldown that other calls share if the limit is known by text alone.
+    /// Returns the part of a cooldown that other calls share if the limit is known by text alone.
     pub(super) fn of_text(&self, cooldown: Duration) -> Option<Duration> {
         let most = self.default_cooldown().min(self.max_cooldown());
         self.text_limits.then(|| cooldown.min(most))
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// A person of this process ends the cooldown.
+    /// Ends the cooldown for an operator of this process.
     pub(super) fn clear(&self, entry: &Arc<Entry<KeyGate>>) {
         let is_cleared = self.subscribers.get().is_some();
         if entry.value().clear(is_cleared) {
@@ -189,9 +189,9 @@ impl Shared {
         }
     }
 
-    /// The cooldown for a hint, or for none: never shorter than the hint, and randomly a little
-    /// longer if configured, so that several processes do not come back together. A hint of zero
-    /// counts as one second.
+    /// Returns the cooldown for a hint, or for none: never shorter than the hint, and randomly a
+    /// little longer if configured, so that several processes do not come back together. A hint of
+    /// zero counts as one second.
     pub(super) fn cooldown(&self, hint: Option<Duration>) -> Duration {
         let hint = match hint {
             Some(Duration::ZERO) => Duration::from_secs(1),
@@ -201,7 +201,8 @@ impl Shared {
         self.settings.jitter.after_hint(hint, self.random.next())
     }
 
-    /// The latest turn for a call that waits from now on; nothing is sent at the deadline itself.
+    /// Returns the latest turn for a call that waits from now on; nothing is sent at the deadline
+    /// itself.
     pub(super) fn latest(&self, now: Duration, call: &ToolCall) -> Duration {
         // The largest random addition to a delay does not count.
         let longest = now.saturating_add(after_hint(self.settings.max_wait, u64::MAX));
@@ -230,7 +231,7 @@ impl KeyGate {
         }
     }
 
-    /// The present round, if the gate is open.
+    /// Returns the present round, if the gate is open.
     #[inline]
     pub(super) fn open_round(&self) -> Option<u32> {
         let word = self.word.load(Acquire);
@@ -251,7 +252,7 @@ impl KeyGate {
         self.with(|gate| gate.give_back(round, turn));
     }
 
-    /// How long the cooldown still lasts, if one is under way.
+    /// Returns how long the cooldown still lasts, if one is under way.
     pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
         lock(&self.gate).remaining(now)
     }

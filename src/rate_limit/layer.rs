@@ -28,12 +28,12 @@ pub struct RateLimitBackoffLayer<C = ByError> {
 }
 
 impl RateLimitBackoffLayer {
-    /// A layer with the default settings.
+    /// Makes a layer with the default settings.
     pub fn new() -> Self {
         RateLimitBackoffBuilder::new().build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RateLimitBackoffBuilder {
         RateLimitBackoffBuilder::new()
     }
@@ -46,7 +46,7 @@ impl Default for RateLimitBackoffLayer {
 }
 
 impl<C> RateLimitBackoffLayer<C> {
-    /// A handle that reads the cooldowns of this layer, ends them and begins others.
+    /// Returns a handle that reads the cooldowns of this layer, ends them and begins others.
     pub fn handle(&self) -> RateLimitHandle {
         self.gates.clone()
     }

@@ -69,8 +69,8 @@ impl OwnCooldown {
 }
 
 impl OwnCooldowns {
-    /// The next cooldown that began or ended; `None` when the layer, its services and its handles
-    /// are gone.
+    /// Waits for the next cooldown that began or ended; `None` when the layer, its services and its
+    /// handles are gone.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl RateLimitHandle {
         self.registry.key()
     }
 
-    /// A stream of the cooldowns that this process knows by itself, from now on, without those of
-    /// limits that are known by text alone.
+    /// Returns a stream of the cooldowns that this process knows by itself, from now on, without
+    /// those of limits that are known by text alone.
     pub fn subscribe(&self) -> OwnCooldowns {
         let make = || broadcast::Sender::new(BACKLOG);
         OwnCooldowns {
@@ -113,7 +113,7 @@ impl RateLimitHandle {
         }
     }
 
-    /// The cooldowns that this process knows by itself, of all keys.
+    /// Returns the cooldowns that this process knows by itself, of all keys.
     pub fn own_cooldowns(&self) -> Vec<OwnCooldown> {
         let entries = self.registry.entries();
         let own = |entry: &Arc<_>| OwnCooldown::of(self.key(), entry);

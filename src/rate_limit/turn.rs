@@ -149,8 +149,8 @@ impl<S, C> Ticket<S, C> {
         }
     }
 
-    /// A success that used up what the server grants, or a failing server that says when it is
-    /// back.
+    /// Begins a cooldown after a success that used up the server's grant, or after a failure
+    /// with the time when the server is back.
     #[cold]
     fn used_up(&self, cooldown: Duration) {
         let shared = &*self.entry.value().shared;

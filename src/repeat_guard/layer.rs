@@ -36,13 +36,13 @@ pub struct RepeatGuardLayer<C = ByError> {
 }
 
 impl RepeatGuardLayer {
-    /// A layer with the default settings: a call that has failed 3 times in a row is refused for 60
-    /// s.
+    /// Makes a layer with the default settings: a call that has failed 3 times in a row is refused
+    /// for 60 s.
     pub fn new() -> Self {
         RepeatGuardBuilder::new().build_checked()
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RepeatGuardBuilder {
         RepeatGuardBuilder::new()
     }

@@ -85,7 +85,7 @@ where
 }
 
 impl Pending {
-    /// The call begins, and its duration.
+    /// Begins the call, and its duration.
     #[inline(always)]
     pub fn begin(call: &mut ToolCall) -> Self {
         let below = call.observe();
@@ -110,7 +110,7 @@ impl Pending {
         &self.below
     }
 
-    /// The call has ended. Called once; a second result would know nothing of the call.
+    /// Ends the call. Called once; a second result would know nothing of the call.
     #[inline]
     pub fn settle<Res, C>(
         &mut self,

@@ -16,12 +16,12 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// How many attempts there might have been; none if no layer repeats calls.
+    /// Returns how many attempts there might have been; none if no layer repeats calls.
     pub fn max_attempts(&self) -> Option<u32> {
         Some(self.below.max_attempts).filter(|n| *n > 0)
     }
 
-    /// The timeout in force at the last attempt.
+    /// Returns the timeout in force at the last attempt.
     pub fn timeout(&self) -> Option<Duration> {
         known(self.below.timeout).map(Duration::from_nanos)
     }
@@ -36,7 +36,7 @@ impl Metadata {
         self.below.slow
     }
 
-    /// Time spent waiting for backoffs and cooldowns.
+    /// Returns the time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.below.waited_nanos)
     }
@@ -46,7 +46,7 @@ impl Metadata {
         self.below.refusals
     }
 
-    /// How many bytes the answer has as JSON, if the tool or a layer has
+    /// Returns how many bytes the answer has as JSON, if the tool or a layer has
     /// [said](crate::Record::set_output_bytes).
     pub fn output_bytes(&self) -> Option<u64> {
         known(self.below.output_bytes)

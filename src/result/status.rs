@@ -20,7 +20,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The status of a call that ended with this kind of error.
+    /// Returns the status of a call that ended with this kind of error.
     pub const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout => Self::Timeout,

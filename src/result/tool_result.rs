@@ -29,7 +29,7 @@ impl<T> ToolResult<T> {
         self.error().is_none()
     }
 
-    /// How the call ended.
+    /// Returns how the call ended.
     pub fn status(&self) -> Status {
         let of = |error: &ToolError| Status::of(error.kind());
         self.error().map_or(Status::Success, of)
@@ -40,33 +40,34 @@ impl<T> ToolResult<T> {
         matches!(self.status(), Status::Timeout | Status::Skipped)
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn tool(&self) -> &str {
         self.about.call.tool()
     }
 
-    /// The server that has the tool: as the call says, or else the error.
+    /// Returns the server that has the tool: as the call says, or else the error.
     pub fn server(&self) -> Option<&str> {
         let known = || self.error().and_then(ToolError::server);
         self.about.call.server().or_else(known)
     }
 
-    /// The call's id, if it has one.
+    /// Returns the call's id, if it has one.
     pub fn call_id(&self) -> Option<&str> {
         self.about.call.id()
     }
 
-    /// The call's other names: agent, trace, session.
+    /// Returns the call's other names: agent, trace, session.
     pub fn call(&self) -> &CallInfo {
         &self.about.call
     }
 
-    /// The tool's answer: of a success, and of an answer that is an error in the tool's own words.
+    /// Returns the tool's answer: of a success, and of an answer that is an error in the tool's own
+    /// words.
     pub fn data(&self) -> Option<&T> {
         self.data.as_ref()
     }
 
-    /// The error; `None` after a success.
+    /// Returns the error; `None` after a success.
     pub fn error(&self) -> Option<&ToolError> {
         self.about.error.as_ref()
     }
@@ -76,8 +77,8 @@ impl<T> ToolResult<T> {
         self.data
     }
 
-    /// The answer of a success, or else the error. An answer that is an error in the tool's own
-    /// words is lost here: [`data`](Self::data) has it.
+    /// Returns the answer of a success, or else the error. An answer that is an error in the tool's
+    /// own words is lost here: [`data`](Self::data) has it.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// The tool's answer, also where it is an error in the tool's own words, or else the error: as
-    /// a stack without results gives it.
+    /// Returns the tool's answer, also where it is an error in the tool's own words, or else the
+    /// error: as a stack without results gives it.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// Another form of the data, the rest unchanged.
+    /// Converts the data, and leaves the rest unchanged.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ToolResult<U> {
         ToolResult {
             data: self.data.map(f),
@@ -111,12 +112,13 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// How long it took, waiting and all attempts included; zero for a call that was skipped.
+    /// Returns how long it took, waiting and all attempts included; zero for a call that was
+    /// skipped.
     pub fn duration(&self) -> Duration {
         self.about.duration
     }
 
-    /// How many attempts were sent; 0 for a call that was skipped, or only refused.
+    /// Returns how many attempts were sent; 0 for a call that was skipped, or only refused.
     pub fn attempts(&self) -> u32 {
         self.about.attempts
     }
@@ -131,21 +133,21 @@ impl<T> ToolResult<T> {
         &mut self.about.metadata
     }
 
-    /// The text for users: [`ToolError::user_message`], empty after a success.
+    /// Returns the text for users: [`ToolError::user_message`], empty after a success.
     pub fn user_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::user_message)
     }
 
-    /// The error's text for the model: [`ToolError::model_message`], empty after a success.
+    /// Returns the error's text for the model: [`ToolError::model_message`], empty after a success.
     /// [`model_text`](Self::model_text) is what to hand to it.
     pub fn model_message(&self) -> String {
         self.error()
             .map_or_else(String::new, ToolError::model_message)
     }
 
-    /// The text for the model as this call's result, however it ended: the tool's answer, or else
-    /// the [sentence](Self::model_message) that says what went wrong and what to do next.
+    /// Returns the text for the model as this call's result, however it ended: the tool's answer,
+    /// or else the [sentence](Self::model_message) that says what went wrong and what to do next.
     ///
     /// An answer that is an error in the tool's own words is handed on as it is, unless it says
     /// nothing. The answer's text is not redacted, and as long as the tool made it.
@@ -185,7 +187,7 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// The result with its real data, to be serialised: for a wire, not for a log.
+    /// Returns the result with its real data, to serialise it for its receiver, not for a log.
     pub fn exposed(&self) -> Exposed<'_, T> {
         Exposed(self)
     }

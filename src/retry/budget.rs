@@ -77,7 +77,8 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// `ratio` retries per call, or `minimum` retries in two windows of 10 s where that is more.
+    /// Allows `ratio` retries per call, or `minimum` retries in two windows of 10 s where that is
+    /// more.
     ///
     /// # Errors
     ///

@@ -17,8 +17,8 @@ impl Default for RetryLayer {
 }
 
 impl<C> RetryLayer<C> {
-    /// A layer with a policy. Its budget is shared by all services of this layer value and of its
-    /// clones, and by all other users of a clone of the policy.
+    /// Makes a layer with a policy. Its budget is shared by all services of this layer value and of
+    /// its clones, and by all other users of a clone of the policy.
     pub fn new(policy: RetryPolicy<C>) -> Self {
         Self { policy }
     }

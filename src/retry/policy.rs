@@ -60,8 +60,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// At most 3 attempts in all, after 1 s and 2 s plus a random share, within the default
-    /// [`RetryBudget`]; after a rate limit without a hint 30 s.
+    /// Makes a policy of at most 3 attempts in all, after 1 s and 2 s plus a random share, within
+    /// the default [`RetryBudget`]; after a rate limit without a hint 30 s.
     pub fn new() -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -386,7 +386,7 @@ impl Settings {
         self.inert.pass(&self.listener, info, reason, help);
     }
 
-    /// The caller's mark first, then the rule's answer, then the table's.
+    /// Returns the caller's mark first, then the rule's answer, then the table's.
     fn replay_safety(&self, call: &ToolCall) -> ReplaySafety {
         let known = call.replay_safety();
         let is_own = known != ReplaySafety::Unknown && !call.is_replay_safety_listed();
@@ -399,8 +399,8 @@ impl Settings {
         }
     }
 
-    /// The delay and its end, or why there is none. The budget comes last, so that a withdrawn
-    /// retry is made.
+    /// Returns the delay and its end, or why there is none. The budget comes last, so that a
+    /// withdrawn retry is made.
     fn delay(
         &self,
         call: &ToolCall,

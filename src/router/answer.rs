@@ -34,7 +34,7 @@ use crate::{call::ReplaySafety, config::ConfigError, error::ToolError};
 /// }
 /// ```
 pub trait IntoAnswer<Res> {
-    /// The answer.
+    /// Returns the answer.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// A tool with a schema that is written by hand.
+    /// Makes a tool with a schema that is written by hand.
     pub fn new(
         name: impl Into<Arc<str>>,
         description: impl Into<Arc<str>>,
@@ -133,7 +133,7 @@ impl Definition {
         self
     }
 
-    /// A tool with the schema of the type `A` of its arguments, in draft 2020-12.
+    /// Makes a tool with the schema of the type `A` of its arguments, in draft 2020-12.
     ///
     /// Arguments are always an object: the schema of `()` is an object without properties, and that
     /// of `Option<T>` is that of `T`. A type that is not an object in JSON fits no call, so
@@ -157,7 +157,7 @@ impl Definition {
         Self::new(name, description, schema)
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -182,7 +182,7 @@ impl Definition {
         }
     }
 
-    /// The JSON Schema of the arguments. Clones of the `Arc` share it.
+    /// Returns the JSON Schema of the arguments. Clones of the `Arc` share it.
     pub fn schema(&self) -> &Arc<Map<String, Value>> {
         &self.schema
     }

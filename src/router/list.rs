@@ -15,7 +15,7 @@ use crate::call::ReplaySafety;
 pub struct ToolList(pub(super) Arc<dyn Tools>);
 
 impl ToolList {
-    /// A list that may change. A crate with lists of its own converts them by `From`, so that
+    /// Makes a list that may change. A crate with lists of its own converts them by `From`, so that
     /// [`RouterBuilder::server`](super::RouterBuilder::server) takes them as they are.
     pub fn new(tools: impl Tools) -> Self {
         Self(Arc::new(tools))

@@ -11,7 +11,7 @@ pub(super) fn split<'a>(name: &'a str, separator: &str) -> Option<(&'a str, &'a 
     name.split_once(separator)
 }
 
-/// The flat name of a server's tool.
+/// Returns the flat name of a server's tool.
 pub(super) fn flat(server: &str, separator: &str, tool: &str) -> String {
     [server, separator, tool].concat()
 }
@@ -49,7 +49,7 @@ pub(super) fn check_usable(field: &'static str, name: &str) -> Result<(), Config
     }
 }
 
-/// The error that names a name.
+/// Returns the error that names a name.
 pub(super) fn of(field: &'static str, name: &str, reason: &str) -> ConfigError {
     ConfigError::new(field, format!("`{}` {reason}", Short::name(name)))
 }

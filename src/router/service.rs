@@ -39,8 +39,8 @@ impl Router {
 }
 
 impl<Res> Router<Res> {
-    /// The layer that resolves the names of calls by this router's tools, for the outside of a
-    /// stack: see [`identity`](crate::identity).
+    /// Returns the layer that resolves the names of calls by this router's tools, for the outside
+    /// of a stack: see [`identity`](crate::identity).
     pub fn identity(&self) -> IdentityLayer
     where
         Res: 'static,
@@ -142,10 +142,9 @@ impl<Res> Router<Res> {
         self.table.definition(name)
     }
 
-    /// The schemas of this program's tools that have a definition, also of those that are withheld,
-    /// for a
-    /// [`ValidateLayer`](crate::validate::ValidateLayer). One that cannot be compiled is
-    /// [refused](Schemas::refused), and its tool's arguments are not checked.
+    /// Returns the schemas of this program's tools that have a definition, also of those that are
+    /// withheld, for a [`ValidateLayer`](crate::validate::ValidateLayer). One that cannot be
+    /// compiled is [refused](Schemas::refused), and its tool's arguments are not checked.
     /// `McpTools::with_schemas` adds those of a server.
     #[cfg(feature = "validate")]
     pub fn schemas(&self) -> Schemas {
@@ -267,7 +266,7 @@ pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>>
 /// if the call has others by now.
 pub(super) type Route<Res> = Box<dyn Fn(ToolCall, Option<CallInfo>) -> Boxed<Res> + Send + Sync>;
 
-/// The route to a service.
+/// Returns the route to a service.
 pub(super) fn route<S, Res>(service: S) -> Route<Res>
 where
     S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,

@@ -95,7 +95,7 @@ impl<Res> Server<Res> {
         names::flat(&self.name, &self.separator, tool)
     }
 
-    /// The tool's own part of a flat name of this server.
+    /// Returns the tool's own part of a flat name of this server.
     fn part_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         let tool = name.strip_prefix(&*self.name)?;
         tool.strip_prefix(&*self.separator)
@@ -144,7 +144,8 @@ impl<Res> Target<'_, Res> {
 }
 
 impl<Res> Table<Res> {
-    /// The tool of the router's server that the call names; otherwise the tool's name decides.
+    /// Returns the tool of the router's server that the call names; otherwise the tool's name
+    /// decides.
     pub(super) fn find(&self, call: &ToolCall) -> Option<Target<'_, Res>> {
         let (name, is_resolved) = (call.tool(), call.is_resolved());
         match call.named_server().map(|server| self.servers.get(server)) {
@@ -162,7 +163,7 @@ impl<Res> Table<Res> {
         }
     }
 
-    /// The identity of the tool that the call is for, if tool and server exist.
+    /// Returns the identity of the tool that the call is for, if tool and server exist.
     pub(super) fn resolve(&self, call: &ToolCall) -> Option<Identity> {
         let is_server = |server| self.servers.contains_key(server);
         let found = call.named_server().is_none_or(is_server);
@@ -281,13 +282,13 @@ impl Asked {
         }
     }
 
-    /// The error of a call of a tool that does not exist.
+    /// Returns the error of a call of a tool that does not exist.
     pub(super) fn not_found(&self) -> ToolError {
         ToolError::refusal(ErrorKind::NotFound, "").for_call(&self.call)
     }
 
-    /// The error with names that the caller can call, if it is a router's refusal of a name: ours,
-    /// or that of one below.
+    /// Returns the error with names that the caller can call, if it is a router's refusal of a
+    /// name: ours, or that of one below.
     pub(super) fn with_near<Res>(&self, error: ToolError, table: &Table<Res>) -> ToolError {
         match error.kind() {
             ErrorKind::NotFound if error.is_own_refusal() => error.with_near(self.near(table)),

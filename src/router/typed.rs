@@ -15,7 +15,7 @@ use crate::{
     flow::Sent,
 };
 
-/// A function of typed arguments as a tool.
+/// Makes a tool of a function of typed arguments.
 ///
 /// The arguments are those of [`ToolCall::arguments_as`]: if they do not fit, the call fails with
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput), and the function does not run.

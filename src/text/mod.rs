@@ -87,7 +87,8 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// The longest prefix of `text` that has at most `max` characters, and whether anything is missing.
+/// Returns the longest prefix of `text` that has at most `max` characters, and whether anything is
+/// missing.
 pub(crate) fn prefix(text: &str, max: usize) -> (&str, bool) {
     if text.len() <= max {
         return (text, false);
@@ -108,7 +109,7 @@ pub(crate) fn either(words: &[String], quote: &str) -> String {
     }
 }
 
-/// A question with the nearest names, for an error text; `None` if there are none.
+/// Returns a question with the nearest names, for an error text; `None` if there are none.
 pub(crate) fn did_you_mean(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("did you mean {}?", either(names, "`")))
 }
@@ -118,7 +119,7 @@ pub(crate) fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|w| w.eq_ignore_ascii_case(word))
 }
 
-/// The highest boundary between characters up to `at`.
+/// Returns the highest boundary between characters up to `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -139,14 +140,14 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A character as messages, error bodies and labels show it: a space for a [hidden](is_hidden) one.
-/// Emoji that are joined to one stand beside each other.
+/// Returns a character as messages, error bodies and labels show it: a space for a
+/// [hidden](is_hidden) one. Emoji that are joined to one stand beside each other.
 pub(crate) fn plain(c: char) -> char {
     if is_hidden(c) { ' ' } else { c }
 }
 
-/// The first `max` characters of a text without its secrets, and a mark if any are missing. Hidden
-/// characters stay: the caller shows them as spaces.
+/// Returns the first `max` characters of a text without its secrets, and a mark if any are missing.
+/// Hidden characters stay: the caller shows them as spaces.
 pub(crate) fn redacted_head(rules: &Rules, text: &str, max: usize) -> String {
     let (head, cut) = rules.head(text, max);
     let mut head = head.into_owned();
@@ -166,7 +167,7 @@ pub(crate) struct Short<'a> {
 }
 
 impl<'a> Short<'a> {
-    /// A tool's, server's or call's name: 64 characters.
+    /// Returns a tool's, server's or call's name: 64 characters.
     pub(crate) fn name(text: &'a str) -> Self {
         Self::new(text, 64)
     }
@@ -179,7 +180,8 @@ impl<'a> Short<'a> {
         }
     }
 
-    /// The value of a field in a text log: quoted if a part of it would look like another field.
+    /// Returns the value of a field in a text log: quoted if a part of it would look like another
+    /// field.
     pub(crate) fn field(text: &'a str, max: usize) -> Self {
         Self {
             is_field: true,

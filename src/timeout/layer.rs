@@ -42,7 +42,8 @@ type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
 crate::text::opaque_debug!({} Rule);
 
 impl Settings {
-    /// The caller's own timeout, else the layer's for the tool, else a table's, else the default.
+    /// Returns the caller's own timeout, else the layer's for the tool, else a table's, else the
+    /// default.
     #[inline]
     pub(super) fn timeout_of(&self, call: &ToolCall) -> Duration {
         let known = call.timeout();
@@ -81,7 +82,7 @@ impl Default for TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// A layer that gives each call `timeout`.
+    /// Makes a layer that gives each call `timeout`.
     ///
     /// [`Duration::ZERO`] lets only those calls succeed that answer without waiting;
     /// [`Duration::MAX`] means no timeout.
@@ -191,7 +192,7 @@ impl TimeoutLayer {
         Ok(self.edit(|s| s.idle = Some(idle)))
     }
 
-    /// When the time is up, cancels the call's token and waits at most this long for the tool,
+    /// Cancels the call's token when the time is up, and waits at most this long for the tool,
     /// instead of dropping its future immediately. Default: no wait. Each call then allocates, for
     /// its own token. See the [module docs](super#a-tool-that-is-told-to-stop).
     ///

@@ -270,13 +270,13 @@ impl Timed {
         earlier(since.checked_add(self.timeout()), deadline)
     }
 
-    /// The timeout, with the time that does not count.
+    /// Returns the timeout, with the time that does not count.
     fn timeout(&self) -> Duration {
         let paused = self.idle().map(Progress::paused);
         self.timeout.saturating_add(paused.unwrap_or_default())
     }
 
-    /// The time that the deadline leaves, if it is less than the timeout.
+    /// Returns the time that the deadline leaves, if it is less than the timeout.
     fn share(&self, since: Instant) -> Option<Duration> {
         let share = self.deadline?.saturating_duration_since(since);
         (share < self.timeout()).then_some(share)

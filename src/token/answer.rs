@@ -30,7 +30,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token, without its scheme (`Bearer`).
+    /// Makes a token, without its scheme (`Bearer`).
     pub fn new(token: impl Into<Secret>) -> Self {
         Self {
             secret: token.into(),
@@ -53,12 +53,12 @@ impl Token {
         self
     }
 
-    /// The token itself.
+    /// Returns the token itself.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// How long it is valid, if that is known.
+    /// Returns how long it is valid, if that is known.
     pub fn lifetime(&self) -> Option<Duration> {
         self.lifetime
     }

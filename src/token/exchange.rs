@@ -315,8 +315,8 @@ impl TokenHandle {
         }
     }
 
-    /// How many tokens are kept, with those that are being asked for, and those that have ended,
-    /// until others come.
+    /// Returns how many tokens are kept, with those that are being asked for, and those that have
+    /// ended, until others come.
     pub fn len(&self) -> usize {
         self.flights.len()
     }

@@ -42,7 +42,7 @@ pub(super) struct Settings {
 }
 
 impl<X> TokenLayer<X> {
-    /// A layer that asks this service for tokens: the `TokenEndpoint` of the crate
+    /// Makes a layer that asks this service for tokens: the `TokenEndpoint` of the crate
     /// `tower-toolcall-http` under layers of its own, or any `Service<ToolCall, Response = Token>`
     /// that reads the [`TokenRequest`](super::TokenRequest) of its calls.
     pub fn new(exchange: X) -> Self {
@@ -70,7 +70,7 @@ impl<X> TokenLayer<X> {
         self.edit(|s| s.tools.set(name.into(), Some(target)))
     }
 
-    /// As above, for the tools of a server that are not named themselves.
+    /// Sets the target for the tools of a server that are not named themselves.
     pub fn with_server(self, name: impl Into<Box<str>>, target: Target) -> Self {
         self.edit(|s| _ = s.servers.insert(name.into(), target))
     }
@@ -161,7 +161,7 @@ impl<X> TokenLayer<X> {
         self.settings.tools.names()
     }
 
-    /// A handle that counts what became of the calls, and forgets tokens.
+    /// Returns a handle that counts what became of the calls, and forgets tokens.
     pub fn handle(&self) -> TokenHandle {
         self.exchange.handle()
     }

@@ -28,12 +28,12 @@ struct Parts {
 }
 
 impl Target {
-    /// A service by the name that the identity provider knows it by.
+    /// Returns a service by the name that the identity provider knows it by.
     pub fn audience(audience: impl Into<String>) -> Self {
         Self(Arc::default()).edit(|parts| parts.audience = Some(audience.into()))
     }
 
-    /// A service by its URL (RFC 8707).
+    /// Returns a service by its URL (RFC 8707).
     pub fn resource(url: impl Into<String>) -> Self {
         Self(Arc::default()).with_resource(url)
     }
@@ -54,17 +54,17 @@ impl Target {
         self
     }
 
-    /// The name of the service, if it has one.
+    /// Returns the name of the service, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.0.audience.as_deref()
     }
 
-    /// The URLs of the service.
+    /// Returns the URLs of the service.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.0.resources.iter().map(String::as_str)
     }
 
-    /// The scopes, in order.
+    /// Returns the scopes, in order.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.scopes.iter().map(String::as_str)
     }
@@ -81,18 +81,18 @@ pub struct TokenRequest {
 impl FlightKey for TokenRequest {}
 
 impl TokenRequest {
-    /// A token for this target, in exchange for the subject's.
+    /// Makes a token for this target, in exchange for the subject's.
     pub fn new(subject: impl Into<Secret>, target: Target) -> Self {
         let subject = subject.into();
         Self { subject, target }
     }
 
-    /// The token to exchange.
+    /// Returns the token to exchange.
     pub fn subject(&self) -> &Secret {
         &self.subject
     }
 
-    /// For whom the new one has to be.
+    /// Returns the target of the new token.
     pub fn target(&self) -> &Target {
         &self.target
     }

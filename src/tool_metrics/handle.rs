@@ -58,19 +58,19 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// With the default settings: 1,000 tools, latencies from 1 us to 1 h with two significant
-    /// digits.
+    /// Makes a handle with the default settings: 1,000 tools, latencies from 1 us to 1 h with two
+    /// significant digits.
     pub fn new() -> Self {
         MetricsBuilder::default().with_range(Range::default())
     }
 
-    /// Other settings.
+    /// Returns a builder with other settings.
     pub fn builder() -> MetricsBuilder {
         MetricsBuilder::default()
     }
 
-    /// A layer that counts here. Any number of layers can: services for one tool each, or stacks
-    /// for several servers.
+    /// Returns a layer that counts here. Any number of layers can: services for one tool each, or
+    /// stacks for several servers.
     pub fn layer(&self) -> MetricsLayer {
         MetricsLayer {
             metrics: self.clone(),
@@ -78,7 +78,7 @@ impl Metrics {
         }
     }
 
-    /// The counts since the start, or since the last [`reset`](Self::reset).
+    /// Returns the counts since the start, or since the last [`reset`](Self::reset).
     pub fn snapshot(&self) -> Snapshot {
         self.with_period(|period| period.read(self.collect(), false))
     }
@@ -95,12 +95,13 @@ impl Metrics {
         self.with_period(|period| *period = Period::new(self.collect()));
     }
 
-    /// A reader of what happens from now on, in intervals of its own. There can be several.
+    /// Returns a reader of what happens from now on, in intervals of its own. There can be several.
     pub fn interval(&self) -> Interval {
         Interval::new(self.clone())
     }
 
-    /// All of it in Prometheus' text format (`text/plain; version=0.0.4`), since the start.
+    /// Returns all counts in Prometheus' text format (`text/plain; version=0.0.4`), since the
+    /// start.
     pub fn prometheus(&self) -> String {
         let (all, aliases) = (self.collect(), self.0.shared.aliases);
         Prometheus { all: &all, aliases }.to_string()
@@ -145,7 +146,7 @@ impl Inner {
         Row::happened(self.seat(call), series);
     }
 
-    /// A call that no layer has seen was not started.
+    /// Counts a call that was not started, and that no layer has seen.
     fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
         let end = CallEnd::success(Duration::ZERO, 0, false);
         let end = end.with_failure(kind, kind.code(), true);

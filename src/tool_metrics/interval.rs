@@ -18,7 +18,7 @@ impl Period {
         }
     }
 
-    /// The counts from then until now.
+    /// Returns the counts from then until now.
     pub(super) fn read(&self, mut now: Collected, with_histograms: bool) -> Snapshot {
         let period = self.since.elapsed();
         now.subtract(&self.before);
@@ -57,7 +57,7 @@ impl Interval {
         }
     }
 
-    /// The counts since the last snapshot, or since the reader was made.
+    /// Returns the counts since the last snapshot, or since the reader was made.
     pub fn snapshot(&mut self) -> Snapshot {
         self.next(false)
     }

@@ -30,12 +30,12 @@ impl Labels {
         Self::new(None, OTHER)
     }
 
-    /// The server, if the calls have one.
+    /// Returns the server, if the calls have one.
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// The tool; empty for a circuit breaker of a whole server.
+    /// Returns the tool; empty for a circuit breaker of a whole server.
     pub fn tool(&self) -> &str {
         &self.tool
     }

@@ -80,7 +80,7 @@ impl Series {
     /// How many a tool has.
     pub(crate) const COUNT: usize = Self::Reused.place() + 1;
 
-    /// Every one, in the order in which they are printed.
+    /// Returns every one, in the order in which they are printed.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let executions = CallOutcome::ALL.map(Self::Executions).into_iter();
         executions

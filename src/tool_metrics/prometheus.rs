@@ -58,7 +58,7 @@ impl fmt::Display for Prometheus<'_> {
 }
 
 impl Prometheus<'_> {
-    /// The counters that do not belong to one tool.
+    /// Returns the counters that do not belong to one tool.
     fn common(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let common = &self.all.common;
         let breakers = || common.breakers.iter();
@@ -128,7 +128,7 @@ fn histograms<'a>(
     Ok(())
 }
 
-/// The two lines before the first one of a metric.
+/// Returns the two lines before the first one of a metric.
 fn head(f: &mut fmt::Formatter<'_>, kind: &str, name: &str) -> fmt::Result {
     writeln!(f, "# HELP {name} {}\n# TYPE {name} {kind}", help(name))
 }
@@ -150,8 +150,8 @@ fn line(
     writeln!(f, "{after} {value}")
 }
 
-/// How many latencies are at most as long as each bound, in milliseconds, the last one without
-/// bound: there alone are those that were clamped to the longest of the range.
+/// Returns how many latencies are at most as long as each bound, in milliseconds, the last one
+/// without bound: there alone are those that were clamped to the longest of the range.
 fn cumulative(latencies: &Latencies) -> impl Iterator<Item = (String, u64)> {
     let histogram = &latencies.histogram;
     let mut recorded = histogram.iter_recorded().peekable();

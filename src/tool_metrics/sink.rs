@@ -21,12 +21,12 @@ pub trait Sink: Send + Sync {
     /// state that is reported last is the last one. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {}
 
-    /// A call needed a token; `exchange`: how long the identity provider took, if the call asked
-    /// it; `failure`: the cause, if there is none. Default: nothing.
+    /// Counts a call that needed a token; `exchange`: how long the identity provider took, if the
+    /// call asked it; `failure`: the cause, if there is none. Default: nothing.
     fn token(&self, outcome: TokenOutcome, exchange: Option<Duration>, failure: Option<ErrorKind>) {
     }
 
-    /// A layer could do nothing for a call. Default: nothing.
+    /// Counts a call for which a layer could do nothing. Default: nothing.
     fn inert(&self, layer: &'static str, reason: InertReason) {}
 }
 
@@ -39,10 +39,10 @@ pub trait ToolSink: Send + Sync {
     /// A call that has [`started`](Self::started) is no longer in flight. Default: nothing.
     fn left(&self) {}
 
-    /// A call has ended.
+    /// Counts a call that has ended.
     fn ended(&self, end: &CallEnd<'_>);
 
-    /// A layer reported an event of a running call, which counts for this series:
+    /// Counts an event of a running call that a layer reported, for this series:
     /// [`Retries`](Series::Retries), [`Refused`](Series::Refused),
     /// [`RateLimited`](Series::RateLimited) or [`Reused`](Series::Reused). Default: nothing.
     fn happened(&self, series: Series) {}

@@ -222,7 +222,7 @@ impl Snapshot {
         }
     }
 
-    /// The row of a tool.
+    /// Returns the row of a tool.
     pub fn tool(&self, server: Option<&str>, tool: &str) -> Option<&Stats> {
         let row = self
             .tools

@@ -38,7 +38,7 @@ impl fmt::Display for Snapshot {
 }
 
 impl Snapshot {
-    /// The tool's own breaker, or that of its server.
+    /// Returns the tool's own breaker, or that of its server.
     fn breaker_of(&self, server: Option<&str>, tool: &str) -> Option<BreakerState> {
         let state = |tool| {
             let mut rows = self.breakers.iter();
@@ -83,7 +83,7 @@ fn tokens(f: &mut fmt::Formatter<'_>, all: &TokenStats) -> fmt::Result {
     writeln!(f)
 }
 
-/// A figure, or a dash if there is none.
+/// Returns a figure, or a dash if there is none.
 fn reported(figure: Option<impl ToString>) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }

@@ -45,18 +45,20 @@ pub trait TraceHooks<Res> {
         ByError.classify(result)
     }
 
-    /// How many bytes the answer has as compact JSON, if that is cheaply known. Default: not known.
+    /// Returns how many bytes the answer has as compact JSON, if that is cheaply known. Default:
+    /// not known.
     fn output_bytes(&self, response: &Res) -> Option<u64> {
         None
     }
 
-    /// The answer, to be shown redacted if that is [asked for](super::TraceLayer::with_output) and
-    /// the span is kept, and for its size if no layer has reported it. Default: not known.
+    /// Returns the answer, to be shown redacted if that is [asked
+    /// for](super::TraceLayer::with_output) and the span is kept, and for its size if no layer has
+    /// reported it. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         None
     }
 
-    /// The span's `error.type`, which should have few values. Default: the
+    /// Returns the span's `error.type`, which should have few values. Default: the
     /// [kind's](ErrorKind::error_type).
     fn error_type(&self, error: &ToolError) -> Option<Cow<'static, str>> {
         None
@@ -122,23 +124,23 @@ impl<'a, Res> End<'a, Res> {
         self.result?.ok()
     }
 
-    /// The error; none if there was an answer, or if the call was dropped or panicked.
+    /// Returns the error; none if there was an answer, or if the call was dropped or panicked.
     pub fn error(&self) -> Option<&'a ToolError> {
         self.result?.err()
     }
 
-    /// The kind of the failure; `None` after a success. A call that was dropped unfinished is
-    /// [`Cancelled`](ErrorKind::Cancelled), after its deadline [`Timeout`](ErrorKind::Timeout).
+    /// Returns the kind of the failure; `None` after a success. A call that was dropped unfinished
+    /// is [`Cancelled`](ErrorKind::Cancelled), after its deadline [`Timeout`](ErrorKind::Timeout).
     pub fn failure(&self) -> Option<ErrorKind> {
         self.failure
     }
 
-    /// How long it took.
+    /// Returns how long it took.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// How many attempts were sent; 0 for a call that was only refused.
+    /// Returns how many attempts were sent; 0 for a call that was only refused.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }

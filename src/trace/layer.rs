@@ -45,13 +45,13 @@ impl Default for TraceLayer {
 }
 
 impl TraceLayer {
-    /// A layer with the default settings: a span and the events for each call.
+    /// Makes a layer with the default settings: a span and the events for each call.
     pub fn new() -> Self {
         Self::of(Scope::Call)
     }
 
-    /// A layer that makes a span for each attempt, inside the span of the call. Its place is below
-    /// the layer that repeats calls.
+    /// Returns a layer that makes a span for each attempt, inside the span of the call. Its place
+    /// is below the layer that repeats calls.
     ///
     /// An attempt has no events, and no arguments in its span: the call has them.
     pub fn attempts() -> Self {

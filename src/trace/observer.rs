@@ -266,7 +266,7 @@ impl<H: TraceHooks<Res>, Res> Observer<H, Res> {
         );
     }
 
-    /// The answer's size, and the answer if it is to be recorded.
+    /// Returns the answer's size, and the answer if it is to be recorded.
     fn answer<'a>(&self, seen: &Seen, response: &'a Res) -> (Option<u64>, Option<Answer<'a>>) {
         let spans = seen.is_kept;
         if !spans && !details_are_heard() {

@@ -18,7 +18,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// The field with the arguments.
+    /// Returns the field with the arguments.
     pub(super) const fn arguments(self) -> &'static str {
         match self {
             Self::Call => span::ARGUMENTS,
@@ -26,8 +26,8 @@ impl Scope {
         }
     }
 
-    /// The span, with nothing in it yet: a subscriber that writes text prints its fields with each
-    /// event below.
+    /// Returns the span, with nothing in it yet: a subscriber that writes text prints its fields
+    /// with each event below.
     pub(super) fn span(self) -> Span {
         match self {
             Self::Call => call_span(),
@@ -163,7 +163,7 @@ fn attempt_span() -> Span {
 pub struct NewSpan(Arc<dyn Fn(&Span) + Send + Sync>);
 
 impl NewSpan {
-    /// `f` is called once, for the span of the whole call.
+    /// Makes a hook: `f` is called once, for the span of the whole call.
     pub fn new(f: impl Fn(&Span) + Send + Sync + 'static) -> Self {
         Self(Arc::new(f))
     }

@@ -56,8 +56,8 @@ pub(super) struct Settings {
 }
 
 impl ValidateLayer {
-    /// A layer with these schemas, also those that come later. Calls of tools that have none pass;
-    /// the first is the event `tool.inert`.
+    /// Makes a layer with these schemas, also those that come later. Calls of tools that have none
+    /// pass; the first is the event `tool.inert`.
     pub fn new(schemas: &Schemas) -> Self {
         Self {
             settings: Arc::new(Settings {

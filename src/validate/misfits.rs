@@ -179,12 +179,12 @@ impl Misfit {
         }
     }
 
-    /// Where it is: names and indices, joined by dots; `root` for the value itself.
+    /// Returns the place: names and indices, joined by dots; `root` for the value itself.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The keyword of the schema that the value does not fit: `type`, for example.
+    /// Returns the keyword of the schema that the value does not fit: `type`, for example.
     pub fn keyword(&self) -> &str {
         &self.keyword
     }
@@ -259,7 +259,7 @@ fn short(text: &str) -> Short<'_> {
     Short::new(text, MAX_WORD)
 }
 
-/// A value of the schema, as far as it is short.
+/// Returns a value of the schema, as far as it is short.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => format!("\"{}\"", short(text)),
@@ -285,7 +285,7 @@ fn one_of(options: &Value) -> String {
     }
 }
 
-/// The errors of each alternative, where none fits.
+/// Returns the errors of each alternative, where none fits.
 fn alternatives<'e>(error: &'e ValidationError<'_>) -> Option<&'e [Vec<ValidationError<'static>>]> {
     match error.kind() {
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => Some(context),
@@ -336,7 +336,7 @@ fn causes_within<'e>(
     Some(best.iter().flat_map(inner).collect())
 }
 
-/// The errors of alternatives that have one each, all of the same value.
+/// Returns the errors of alternatives that have one each, all of the same value.
 fn flat<'e>(
     context: &'e [Vec<ValidationError<'static>>],
 ) -> Option<impl Iterator<Item = &'e ValidationError<'static>>> {
@@ -348,7 +348,7 @@ fn flat<'e>(
     is_flat.then(|| context.iter().flatten())
 }
 
-/// The only values that an error allows.
+/// Returns the only values that an error allows.
 fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
     match error.kind() {
         Kind::Constant { expected_value } => Some(vec![Value::clone(expected_value)]),
@@ -357,8 +357,8 @@ fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
     }
 }
 
-/// The place and the values by which all alternatives are told apart, if the value has none of
-/// these.
+/// Returns the place and the values by which all alternatives are told apart, if the value has none
+/// of these.
 fn options<'e>(
     context: &'e [Vec<ValidationError<'static>>],
 ) -> Option<(&'e ValidationError<'static>, Value)> {

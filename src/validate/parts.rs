@@ -134,8 +134,8 @@ const ALWAYS: [&str; 3] = ["maxContains", UNEVALUATED[0], UNEVALUATED[1]];
 /// Keywords that may do so if the part is in one of them.
 const AROUND: [&[&str]; 3] = [&["not"], &["if", "then", "else"], &["oneOf"]];
 
-/// The schema without some of its patterns, and without keywords that might refuse more values
-/// then: it lets all values pass that the whole one does.
+/// Returns the schema without some of its patterns, and without keywords that might refuse more
+/// values then: it lets all values pass that the whole one does.
 pub(super) fn without(schema: &mut Value, patterns: &BTreeSet<Box<str>>) {
     each_schema(schema, |map| {
         map.retain(|keyword, value| match (keyword.as_str(), value) {

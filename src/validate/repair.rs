@@ -54,7 +54,7 @@ fn remove(value: &mut Value, pointer: &str) -> Option<()> {
     object.remove(&name).map(drop)
 }
 
-/// The value as one of these types.
+/// Returns the value as one of these types.
 fn changed(value: &Value, wanted: JsonTypeSet) -> Option<Value> {
     match value {
         Value::String(text) if !wanted.contains(JsonType::String) => read(text, wanted),
@@ -111,7 +111,7 @@ fn is_exactly(value: &Value, text: &str) -> bool {
     colons == keys(value)
 }
 
-/// The bytes of the string at the beginning of a valid text of JSON.
+/// Returns the bytes of the string at the beginning of a valid text of JSON.
 fn length_of_string(text: &str) -> usize {
     let (mut escaped, mut quotes) = (false, 0);
     let end = text.bytes().position(|byte| {
@@ -123,7 +123,7 @@ fn length_of_string(text: &str) -> usize {
     end.map_or(text.len(), |end| end + 1)
 }
 
-/// How many keys are in a value.
+/// Returns how many keys are in a value.
 fn keys(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(keys).sum(),

@@ -194,10 +194,11 @@ impl Schema {
         found.unwrap_or_default()
     }
 
-    /// The value with texts made numbers, truth values, arrays and objects where the schema wants
-    /// these, arrays and objects made texts, and without each `null` of a property that may be
-    /// missing and may not be `null`; and the paths to what was changed. `None` if the value fits
-    /// as it is, or does not fit after that either, or is then beyond the [limits](Self#limits).
+    /// Returns the value with texts made numbers, truth values, arrays and objects where the schema
+    /// wants these, arrays and objects made texts, and without each `null` of a property that may
+    /// be missing and may not be `null`; and the paths to what was changed. `None` if the value
+    /// fits as it is, or does not fit after that either, or is then beyond the
+    /// [limits](Self#limits).
     ///
     /// A text is changed only if it is exactly one number, truth value, array or object, and no
     /// text is allowed in its place. One with a key twice in an object, or with a number of more

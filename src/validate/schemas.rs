@@ -110,7 +110,7 @@ impl Entry {
 }
 
 impl Schemas {
-    /// A table without schemas.
+    /// Makes a table without schemas.
     pub fn new() -> Self {
         Self::default()
     }
@@ -197,7 +197,7 @@ impl Schemas {
         refused
     }
 
-    /// The number of schemas, with those that were refused.
+    /// Returns the number of schemas, with those that were refused.
     pub fn len(&self) -> usize {
         self.0.table.load().len()
     }

@@ -76,7 +76,7 @@ pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Hint> {
     }
 }
 
-/// How long until there is quota again, if the headers of a success say that it is used up.
+/// Reads how long until there is quota again, if the headers of a success say that it is used up.
 ///
 /// The same headers and forms as in [`from_headers`] except `Retry-After`; a limit counts only if
 /// it says that nothing remains. Some servers (OpenAI) say when the limit is full again, which is
@@ -91,8 +91,8 @@ pub(crate) fn is_used_up(headers: &HeaderMap, now: SystemTime) -> bool {
     exhausted(headers, now).is_some() || quota::has_nothing_left(headers)
 }
 
-/// The value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of its
-/// three forms.
+/// Reads the value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or an HTTP date in any of
+/// its three forms.
 ///
 /// As sent in practice also: seconds with a fraction, in quotes, as `30s`, as seconds since 1970
 /// (over 10⁹), and several of these where a proxy has joined them; then the longest counts.
@@ -130,7 +130,7 @@ fn http_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-/// How long it is until a moment that is so long after 1970.
+/// Reads how long it is until a moment that is so long after 1970.
 fn since_1970(moment: Duration, clock: SystemTime) -> Duration {
     let moment = SystemTime::UNIX_EPOCH.checked_add(moment);
     moment.map_or(Duration::MAX, |moment| until(moment, clock))
@@ -140,7 +140,7 @@ fn until(moment: SystemTime, clock: SystemTime) -> Duration {
     moment.duration_since(clock).unwrap_or_default()
 }
 
-/// The values of a header that are text of a sensible length.
+/// Reads the values of a header that are text of a sensible length.
 fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
     values
@@ -148,7 +148,7 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
         .filter_map(|value| value.to_str().ok())
 }
 
-/// The longest delay of the headers with a name, alone or behind a vendor's prefix.
+/// Reads the longest delay of the headers with a name, alone or behind a vendor's prefix.
 fn longest(
     headers: &HeaderMap,
     name: &str,
@@ -166,7 +166,7 @@ fn longest(
         .max()
 }
 
-/// The lines of a header as one list (RFC 9110, section 5.3).
+/// Reads the lines of a header as one list (RFC 9110, section 5.3).
 fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut joined: Option<String> = None;
     for value in values(headers, name) {

@@ -89,7 +89,7 @@ fn of_header(headers: &HeaderMap, name: &str, clock: SystemTime) -> Vec<Limit> {
     limit(&resets, exhausted).into_iter().collect()
 }
 
-/// The header with another word instead of `reset`; for `x-ratelimit-reset-after` the one of
+/// Reads the header with another word instead of `reset`; for `x-ratelimit-reset-after` the one of
 /// `x-ratelimit-reset`, if it has none of its own.
 fn fellow(headers: &HeaderMap, reset: &str, word: &str) -> Option<String> {
     let at = reset.find("reset")?;
@@ -132,7 +132,7 @@ fn says_so(headers: &HeaderMap, name: &str) -> Option<bool> {
     number(&share).map(|share| share >= 1.0)
 }
 
-/// How long it is until a reset, in whatever form.
+/// Reads how long it is until a reset, in whatever form.
 fn delay(reset: &str, clock: SystemTime) -> Option<Duration> {
     if let Some(number) = number(reset) {
         return Some(delay_of_number(number, clock));

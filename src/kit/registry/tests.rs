@@ -51,7 +51,7 @@ fn look(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
     registry.keep(&ToolCall::new(name).info(), State::default)
 }
 
-/// A call that succeeds.
+/// Returns a call that succeeds.
 fn succeeds(registry: &Registry<State>, name: &str) -> bool {
     let entry = look(registry, name);
     entry.prove(&ToolCall::new(name).info());

@@ -60,7 +60,7 @@ thread_local! {
 const KEPT: usize = 4;
 
 impl Alarm {
-    /// The alarm of this thread and its runtime.
+    /// Returns the alarm of this thread and its runtime.
     #[inline]
     fn here() -> Arc<Self> {
         let id = Handle::current().id();
@@ -209,7 +209,7 @@ impl Place {
         self.look(waker)
     }
 
-    /// The state of the waiter.
+    /// Returns the state of the waiter.
     #[inline]
     pub(super) fn look(&self, waker: &Waker) -> Seen {
         let (seen, before) = lock(&self.alarm.clock).queue.look(self.seat, waker);

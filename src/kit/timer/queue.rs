@@ -48,7 +48,7 @@ pub(super) enum Seen {
 const KEPT: usize = 1024;
 
 impl Queue {
-    /// The earliest moment of a waiter.
+    /// Returns the earliest moment of a waiter.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.first().map(|entry| entry.at)
@@ -85,8 +85,8 @@ impl Queue {
         index(self.heap.len() - 1)
     }
 
-    /// The state of a waiter. If it still waits, `waker` replaces its waker, which is returned if
-    /// it was another.
+    /// Returns the state of a waiter. If it still waits, `waker` replaces its waker, which is
+    /// returned if it was another.
     #[inline]
     pub(super) fn look(&mut self, Seat(seat): Seat, waker: &Waker) -> (Seen, Option<Waker>) {
         match &mut self.seats[seat as usize] {
@@ -204,7 +204,7 @@ impl Queue {
     }
 }
 
-/// An index as a `u32`, so that a timer is small: fewer than 2^32 calls wait on one thread.
+/// Returns an index as a `u32`, so that a timer is small: fewer than 2^32 calls wait on one thread.
 #[inline]
 fn index(i: usize) -> u32 {
     u32::try_from(i).expect("fewer calls wait than that")
