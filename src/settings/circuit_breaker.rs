@@ -25,7 +25,7 @@ impl CircuitBreakerSettings {
     fn trip(&self) -> Result<Trip, ConfigError> {
         if self.has_rates() {
             if !self.success_resets {
-                let reason = "with a rate there is no count to reset: it means nothing";
+                let reason = "it has no effect with a rate, which counts no failures in a row";
                 return Err(refused("success_resets", reason));
             }
             return self.rates().map(Trip::from);

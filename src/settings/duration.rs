@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// P15: the error of a number says what is wrong with it.
+    /// P15: the error of a number gives the reason.
     #[test]
     fn a_number_that_is_not_a_duration_says_why() {
         for (text, why) in [

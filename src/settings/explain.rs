@@ -1,4 +1,4 @@
-//! What runs and why, in words.
+//! Explains the effective settings and their reasons, in words.
 
 use std::collections::BTreeMap;
 

@@ -235,8 +235,8 @@ impl Settings {
         Ok(Some(builder))
     }
 
-    /// The policy alone, without an approver: what is asked for is refused. `None` if `[policy]`
-    /// says nothing.
+    /// Returns the policy without an approver, so calls that need an approval are refused. `None`
+    /// if `[policy]` is empty.
     ///
     /// # Errors
     ///

@@ -1,22 +1,22 @@
 //! The settings of all layers, from a file, from the environment or as a preset; and the documented
 //! stack built of them.
 //!
-//! [`Settings`] has a section for each layer, with serde; [`Settings::with_env`] lays environment
-//! variables over it; [`Settings::check`] refuses what cannot work; [`Settings::stack`] builds the
-//! stack.
+//! [`Settings`] has a section for each layer, with serde. [`Settings::with_env`] applies
+//! environment variables over it, [`Settings::check`] refuses contradictions, and
+//! [`Settings::stack`] builds the stack.
 //!
 //! # Order
 //!
-//! What a call itself says beats what is set for its tool, which beats what is set for all. A
-//! variable beats a file, a file beats the [preset](#presets). [`StackLayer`] is, from the outside
-//! in: sanitize, [identity](StackBuilder::with_identity), trace, metrics, repeat guard, validate
-//! (with schemas), policy (where `[policy]` says something), [once](StackBuilder::with_once) and
-//! [cache](StackBuilder::with_cache), quota (with `quota.tokens`), [fit](StackBuilder::with_fit),
-//! deadline, retry, the spans of attempts (`trace.attempts`), rate limit, health, concurrency limit
-//! (with `concurrency.max`), circuit breaker, timeout, catch panic. A
-//! [`ToolResultLayer`](crate::result::ToolResultLayer) goes around it. A layer that is switched off
-//! is not there: it is a [`Switch`](crate::switch::Switch) that is off. Layers of your own stand at
-//! a [`Place`].
+//! A call's own values take precedence over settings for its tool, and those over settings for all
+//! tools. A variable takes precedence over a file, and a file over the [preset](#presets).
+//! [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity),
+//! trace, metrics, repeat guard, validate (with schemas), policy (if `[policy]` is not empty),
+//! [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with
+//! `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans of attempts
+//! (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit
+//! breaker, timeout, catch panic. A [`ToolResultLayer`](crate::result::ToolResultLayer) goes around
+//! it. A disabled layer is a [`Switch`](crate::switch::Switch) that is off. Layers of your own go
+//! to a [`Place`].
 //!
 //! # Example
 //!
@@ -118,18 +118,18 @@
 //! |---|---|---|---|---|---|
 //! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
 //! | [`agent_library`](Settings::agent_library) | 5 s | 1 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
-//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | limits known by text alone hold others back |
-//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses at once | 5 in a row within 300 s, open for 60 s | |
-//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses at once | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
+//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | limits inferred from texts hold others back |
+//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses immediately | 5 in a row within 300 s, open for 60 s | |
+//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses immediately | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
 //!
-//! No preset assumes that a tool may run twice: that is a line of yours,
-//! `retry.assume_replay_safe = true`, or better `tools.x.replay_safe = true` for each tool that
-//! only reads.
+//! No preset assumes that a tool may run twice. Declare it yourself with
+//! `retry.assume_replay_safe = true`, or better with `tools.x.replay_safe = true` for each tool
+//! that only reads.
 //!
-//! All else is as by default, and each part is a setting: `circuit_breaker.enabled = true` gives an
-//! agent loop a breaker. A preset is what settings begin with. It is named by the program
-//! ([`Settings::preset`]), a file, or `TOOLCALL_PRESET`, which beats the other two. Then come the
-//! file's values, then those of variables:
+//! Everything else has its default, and each part is a setting: `circuit_breaker.enabled = true`
+//! gives an agent loop a breaker. Settings begin with a preset. The program ([`Settings::preset`]),
+//! a file or `TOOLCALL_PRESET` names it; the variable takes precedence. Then come the file's
+//! values, then those of variables:
 //!
 //! ```
 //! use tower_toolcall::settings::Settings;
@@ -146,14 +146,14 @@
 //! # Variables
 //!
 //! Unset or blank: unchanged. Durations have a unit (`500ms`, `30s`, `1m30s`); a number without one
-//! is seconds. Both hold for files as well. A list has commas between its words. `none` takes a
-//! setting away, and empties a list. [`VARIABLES`] is this list, with the key in a file and its
-//! default. Keys are the names of the layers' methods, where there is one for the setting alone:
+//! is seconds. Both hold for files as well. A list has commas between its words. `none` unsets a
+//! setting, and empties a list. [`VARIABLES`] is this list, with the key in a file and its default.
+//! Keys are the names of the layers' methods, where there is one for the setting alone:
 //! `with_open_for` of the circuit breaker is `circuit_breaker.open_for`. A tool's timeout may also
 //! be `timeout_ms`, in milliseconds.
 //!
-//! A variable whose name begins with `TOOLCALL_` and is not in the list is an error that names the
-//! nearest. Others are not read, except five that an MCP gateway may have already:
+//! An unknown variable with the prefix `TOOLCALL_` is an error that names the nearest. Other
+//! variables are not read, except five that an MCP gateway may have already:
 //!
 //! | alias | of |
 //! |---|---|
@@ -165,17 +165,17 @@
 //!
 //! A variable that is given twice, by its name or its alias, with different values is an error.
 //!
-//! `TOOLCALL_TOKEN_CLIENT_SECRET` is no setting, and no key of a file: it has the secret with which
-//! [`token`](TokenSettings) signs in, and goes before `token.client_secret_file`.
+//! `TOOLCALL_TOKEN_CLIENT_SECRET` is not a setting or a key of a file. It has the client secret of
+//! [`token`](TokenSettings), and takes precedence over `token.client_secret_file`.
 //!
 #![doc = include_str!("variables.md")]
 //!
 //! # Errors
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its
-//! key (`tools.import.timeout`, `tools."a.b".timeout`) and, where variables were set, the one that
-//! would set it. What one layer can see is that layer's own check, that of a disabled layer too.
-//! Beyond these, and with both numbers in the text:
+//! key (`tools.import.timeout`, `tools."a.b".timeout`) and, if variables were set, the variable for
+//! that key. Each layer checks its own settings, a disabled layer too. These errors come in
+//! addition, with both numbers in the text:
 //!
 //! | key | is refused if it is | if it was not set |
 //! |---|---|---|
@@ -193,16 +193,16 @@
 //! | `tools.*.audience` | there, and `token.endpoint` is not | |
 //! | `tools.*.scopes` | there, and the tool has no `audience` | |
 //! | `policy.ask` | there, and the stack has no `with_approver` | |
-//! | a pattern of `policy.ask`, `policy.allow` | covered by one that comes before and says something else: `deny`, `ask`, `allow` is their order | |
+//! | a pattern of `policy.ask`, `policy.allow` | covered by an earlier pattern with another effect, in the order `deny`, `ask`, `allow` | |
 //! | `cache.tools` | names tools, and `cache.ttl` is missing | |
 //! | a tool's name | empty | |
 //! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
 //!
-//! Of a random wait the shortest is taken. A layer that is off contradicts no other.
+//! A random wait counts with its shortest time. A disabled layer contradicts no other.
 //!
 //! # Warnings
 //!
-//! What works and looks wrong is a warning: [`Settings::warnings`] returns them, and
+//! A setting that works but looks wrong is a warning: [`Settings::warnings`] returns them, and
 //! [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
 //!
 //! | key | warning if it is | if it was not set |
@@ -216,16 +216,16 @@
 //! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
 //!
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter.
-//! A call may bring a longer one.
+//! A call may set a longer one.
 //!
-//! # What is no key
+//! # Missing keys
 //!
 //! | looked for | where it is |
 //! |---|---|
 //! | `http.timeout` | `timeout.default`, `tools.x.timeout`: an HTTP tool is a tool |
 //! | `http.connect_timeout`, `http.follow_redirects` | the HTTP client's: it comes from the program (`ReqwestClient::new` makes one without a connect timeout that follows no redirect) |
 //! | `http.max_response` | `http.max_bytes` |
-//! | `validate.max_errors` | nowhere: an error has the first five misfits, of which a model reads three. That is enough for its next try, and bounds the work for hostile arguments |
+//! | `validate.max_errors` | nowhere: an error has the first five validation errors, and a model reads three of them. That is enough for its next try, and bounds the work for hostile arguments |
 //! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOLCALL_TOKEN_CLIENT_SECRET` |
 //! | `token.max_ttl`, `token.max_tokens` | `token.max_lifetime`, `token.max_keys` |
 //! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
@@ -235,34 +235,34 @@
 //!
 //! # Defaults give way
 //!
-//! Only settings that were set contradict each other: by a file, by a variable, or in code to
-//! another value than the preset's. Where one of the two is a default, the preset's or the crate's,
-//! that one gives way, as the last column says. So `[deadline] budget = "10s"` alone is a whole
-//! file: a wait that does not fit into a budget is never begun, and after a rate limit of 30 s the
-//! error is there at once, with its `retry_after`. Timeouts and budgets never give way, as callers
-//! rely on them: a setting that would need longer ones is refused.
+//! Only explicit settings contradict each other: those of a file, of a variable, or in code with
+//! another value than the preset's. If one of the two is a default of the preset or the crate, it
+//! gives way, as the last column says. So `[deadline] budget = "10s"` alone is a valid file: a wait
+//! that does not fit into a budget is never begun, and after a rate limit of 30 s the caller gets
+//! the error immediately, with its `retry_after`. Timeouts and budgets never give way, because
+//! callers rely on them: a setting that would need longer ones is refused.
 //!
-//! [`Settings::explain`] prints what runs and why: each value that gave way has the one before it
-//! and the setting that it contradicted. Print it at the start of a program.
+//! [`Settings::explain`] prints the effective settings and their reasons: a value that gave way has
+//! the previous value and the setting that it contradicted. Print it at the start of a program.
 //!
-//! A key counts as set by a file or a variable even where the program puts the preset's value back
+//! A key counts as set by a file or a variable even if the program restores the preset's value
 //! afterwards.
 //!
-//! A key that does not exist is an error that names the nearest. The error of a variable quotes its
-//! value only if it is short, and redacted; that of a file is the parser's, which may show the
-//! line. It has several lines: print it itself, as [`AnyError`](crate::AnyError) makes one of them.
+//! An unknown key is an error that names the nearest. The error of a variable quotes its value only
+//! if it is short, and redacted. The error of a file is the parser's, which may show the line. It
+//! has several lines: print it directly, because [`AnyError`](crate::AnyError) joins them.
 //!
 //! # Names of tools
 //!
-//! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. Where
-//! the stack has a table that has all tools ([`with_identity`](StackBuilder::with_identity), with a
-//! router for example), one that matches no tool is an error of [`StackBuilder::build`] that names
+//! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. If the
+//! stack has a table of all tools ([`with_identity`](StackBuilder::with_identity), with a router
+//! for example), a name or pattern without a tool is an error of [`StackBuilder::build`] that names
 //! the nearest. A router has all tools once the list of each of its servers was read.
 //!
 //! Without such a table a layer emits the event `tool.unmatched` at WARN after 1,000 calls, with
-//! the names that none of them has matched. [`StackLayer::tool_names`] has them at any time.
+//! the names that matched none of them. [`StackLayer::tool_names`] has them at any time.
 //!
-//! # What is not checked
+//! # Unchecked input
 //!
 //! Variables without the [prefix](#variables): `TOOL_TIMOUT` is not read.
 

@@ -53,9 +53,9 @@ impl PartialEq for Origin {
 }
 
 impl Origin {
-    /// The same error as the operator knows the settings: those that came from variables by these,
-    /// and where the one at fault did not, with the variable that sets it, if there are variables
-    /// at all.
+    /// Renames the settings of an error for the operator: settings from variables by their
+    /// variable. If the faulty setting is not from a variable, the error adds its variable, if
+    /// variables are used at all.
     pub(super) fn rename(&self, error: ConfigError) -> ConfigError {
         let error = ConfigError::new(error.field().to_owned(), self.in_text(error.reason()));
         if let Some((_, name, _)) = self

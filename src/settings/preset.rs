@@ -106,9 +106,8 @@ impl Settings {
     /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a
     /// breaker opens after 5 failures in a row within 300 s, for 60 s.
     ///
-    /// Nothing is repeated or waited out here, as the gateway's clients do so themselves: after a
-    /// rate limit calls of the tool are refused at once until it is over, with the time that is
-    /// left.
+    /// Nothing is retried or waited out here, because the gateway's clients do so themselves.
+    /// During a rate limit calls of the tool are refused immediately, with the remaining time.
     pub fn gateway() -> Self {
         let mut settings = Self::begun(Preset::Gateway);
         settings.timeout.default = Duration::from_secs(60);

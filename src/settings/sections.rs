@@ -17,14 +17,13 @@ use crate::{
     redact::{MAX_DEPTH, MAX_NODES, MAX_STRING},
 };
 
-/// Makes, for each section, the struct with its defaults and the part of a file, in which every key
-/// may be missing; and for all of them the [`File`], the table of [`VARIABLES`], and the way from
-/// settings to a file and back.
+/// Makes for each section the struct with its defaults, and the part of a file, in which every key
+/// may be missing. Makes for all sections the [`File`], the table of [`VARIABLES`], and the
+/// conversions between settings and a file.
 ///
 /// A row is `key: type = default, "TOOLCALL_VARIABLE";`, with its meaning as the first sentence of
-/// its docs. `as "module"` names a
-/// module for serde's `with`. A field that is no setting, with a way of its own to be read and
-/// added, stands behind them as `+ field: type;`.
+/// its docs. `as "module"` names a module for serde's `with`. A field that is not a setting, and
+/// has its own functions to read and add it, stands behind them as `+ field: type;`.
 macro_rules! settings {
     ($(
         $(#[$about:meta])*
@@ -230,12 +229,12 @@ settings! {
     /// [`policy`](crate::policy) for the patterns. `deny` beats `ask`, and `ask` beats `allow`.
     /// Where nothing is set, no policy is in the stack.
     policy: PolicySettings, PolicyPart {
-        /// Patterns of tools whose calls are denied. Default: none.
+        /// Patterns of tools that deny calls. Default: none.
         deny: Vec<String> = Vec::new(), "TOOLCALL_POLICY_DENY";
-        /// Patterns of tools whose calls need an approval, by `StackBuilder::with_approver`.
-        /// Default: none.
+        /// Patterns of tools that require an approval, by `StackBuilder::with_approver`. Default:
+        /// none.
         ask: Vec<String> = Vec::new(), "TOOLCALL_POLICY_ASK";
-        /// Patterns of tools whose calls are allowed. Default: none.
+        /// Patterns of tools that allow calls. Default: none.
         allow: Vec<String> = Vec::new(), "TOOLCALL_POLICY_ALLOW";
         /// Denies calls of all other tools. Default: no.
         deny_by_default: bool = false, "TOOLCALL_POLICY_DENY_BY_DEFAULT";
@@ -262,10 +261,10 @@ settings! {
         max_bytes: u64 = 64 << 20, "TOOLCALL_ONCE_MAX_BYTES";
     }
 
-    /// Answers that are kept: `[cache]`. For [`Settings::cache_layer`]: it is in a stack by
-    /// `StackBuilder::with_cache`. See [`cache`](crate::cache). Without a tool there is no layer.
+    /// Answers to keep: `[cache]`. For [`Settings::cache_layer`]: `StackBuilder::with_cache` adds
+    /// it to a stack. See [`cache`](crate::cache). No layer without tools.
     cache: CacheSettings, CachePart {
-        /// The flat names of the tools whose answers are kept: they only read. Default: none.
+        /// The flat names of tools with answers to keep: tools that only read. Default: none.
         tools: Vec<String> = Vec::new(), "TOOLCALL_CACHE_TOOLS";
         /// The time for which an answer is kept. Required if there are tools. Default: none.
         ttl: Option<Duration> = None, as "duration", "TOOLCALL_CACHE_TTL";
@@ -457,8 +456,8 @@ settings! {
     /// The registry of available servers: `[health]`. See [`Health`](crate::health::Health).
     health: HealthSettings, HealthPart {
         /// Records which servers are available: puts the layer into the stack. Default: no. Around
-        /// a router whose tools are called by flat names it would know no server: leave it off, and
-        /// give the [registry](super::StackLayer::health) to the router.
+        /// a router with flat names it would not know the servers: leave it off, and give the
+        /// [registry](super::StackLayer::health) to the router.
         enabled: bool = false, "TOOLCALL_HEALTH_ENABLED";
         /// The timeouts or connection failures in a row that make a server unavailable. Default 3.
         threshold: u32 = 3, "TOOLCALL_HEALTH_THRESHOLD";
@@ -558,10 +557,10 @@ settings! {
         budget: Option<Duration> = None, as "duration", "TOOLCALL_PARALLEL_BUDGET";
     }
 
-    /// Secrets, and bounds of what is shown: `[sanitize]`. See [`Rules`](crate::redact::Rules).
+    /// Secrets, and bounds of shown texts: `[sanitize]`. See [`Rules`](crate::redact::Rules).
     ///
-    /// The built-in words hold besides. A harmless word beats a sensitive one, a built-in one too:
-    /// that is what the list is for.
+    /// The built-in words apply too. A harmless word takes precedence over a sensitive one, also
+    /// over a built-in one.
     sanitize: SanitizeSettings, SanitizePart {
         /// The most characters of a string; the rest is cut. Default 200.
         max_string: usize = MAX_STRING, "TOOLCALL_SANITIZE_MAX_STRING";

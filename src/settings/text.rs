@@ -17,8 +17,8 @@ pub(super) fn is_none(text: &str) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     text: &'a str,
-    /// Whether it is the value itself, which `none` may take away, and no longer the option that a
-    /// file has of each value.
+    /// The text is the value itself, which `none` may unset, and no longer the option that a file
+    /// has for each value.
     is_value: bool,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct ClientSecret {
 }
 
 impl ClientSecret {
-    /// The text of the variable; one that is blank changes nothing.
+    /// Reads the text of the variable; a blank text changes nothing.
     pub(super) fn read(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.secret = Some(without_newline(text).into());

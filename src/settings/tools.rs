@@ -26,8 +26,8 @@ pub struct ToolSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout_ms: Option<u64>,
     /// The most attempts that the retry layer makes, the first one included. With 1 it leaves the
-    /// call alone; the rate-limit layer still sends one that met a limit up to
-    /// `rate_limit.attempts` times. A warning where `retry.enabled` is false.
+    /// call alone; after a rate limit the rate-limit layer still sends it up to
+    /// `rate_limit.attempts` times. A warning if `retry.enabled` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// Declares that a call may run twice, or may not. It takes precedence over the function of
@@ -107,8 +107,8 @@ pub(super) fn of(tool: &str) -> String {
     key.trim_end_matches('.').to_owned()
 }
 
-/// The key of a tool's setting, as errors name it and as a file has it: quoted where its name is no
-/// plain word.
+/// Returns the key of a tool's setting, as in errors and files: quoted unless the name is a plain
+/// word.
 pub(super) fn key(tool: &str, field: &str) -> String {
     let tool = Short::name(tool).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -227,8 +227,8 @@ fn unknown(name: &str) -> ConfigError {
     let known = known.chain([token::SECRET]);
     let known: Vec<_> = known.map(|name| name.trim_start_matches(PREFIX)).collect();
     let reason = match meant(name.trim_start_matches(PREFIX), &known, PREFIX) {
-        Some(meant) => format!("there is no such variable; {meant}"),
-        None => "there is no such variable; `settings::VARIABLES` has them all".to_owned(),
+        Some(meant) => format!("unknown variable; {meant}"),
+        None => "unknown variable; `settings::VARIABLES` lists all".to_owned(),
     };
     ConfigError::new(shown(name), reason)
 }

@@ -476,13 +476,13 @@ fn an_unknown_variable_with_our_prefix_is_an_error() {
     ];
     let errors = names.map(|name| env(name, "1").unwrap_err().to_string());
     expect![[r#"
-        invalid `TOOLCALL_RETRY_ATEMPTS`: there is no such variable; did you mean `TOOLCALL_RETRY_ATTEMPTS`?
-        invalid `TOOLCALL_CIRCUIT_BREAKER_TRESHOLD`: there is no such variable; did you mean `TOOLCALL_CIRCUIT_BREAKER_THRESHOLD`, `TOOLCALL_CIRCUIT_BREAKER_RESET` or `TOOLCALL_CIRCUIT_BREAKER_ENABLED`?
-        invalid `TOOLCALL_TIMOUT`: there is no such variable; did you mean `TOOLCALL_TIMEOUT`?
-        invalid `TOOLCALL_POLICY_DENNY`: there is no such variable; did you mean `TOOLCALL_POLICY_DENY`?
-        invalid `TOOLCALL_TOKEN_CLIENT_SECRT`: there is no such variable; did you mean `TOOLCALL_TOKEN_CLIENT_SECRET`, `TOOLCALL_TOKEN_CLIENT_ID` or `TOOLCALL_TOKEN_CLIENT_SECRET_FILE`?
-        invalid `TOOLCALL_`: there is no such variable; `settings::VARIABLES` has them all
-        invalid `TOOLCALL_FROBNICATE_EVERYTHING_NOW`: there is no such variable; `settings::VARIABLES` has them all"#]].assert_eq(&errors.join("\n"));
+        invalid `TOOLCALL_RETRY_ATEMPTS`: unknown variable; did you mean `TOOLCALL_RETRY_ATTEMPTS`?
+        invalid `TOOLCALL_CIRCUIT_BREAKER_TRESHOLD`: unknown variable; did you mean `TOOLCALL_CIRCUIT_BREAKER_THRESHOLD`, `TOOLCALL_CIRCUIT_BREAKER_RESET` or `TOOLCALL_CIRCUIT_BREAKER_ENABLED`?
+        invalid `TOOLCALL_TIMOUT`: unknown variable; did you mean `TOOLCALL_TIMEOUT`?
+        invalid `TOOLCALL_POLICY_DENNY`: unknown variable; did you mean `TOOLCALL_POLICY_DENY`?
+        invalid `TOOLCALL_TOKEN_CLIENT_SECRT`: unknown variable; did you mean `TOOLCALL_TOKEN_CLIENT_SECRET`, `TOOLCALL_TOKEN_CLIENT_ID` or `TOOLCALL_TOKEN_CLIENT_SECRET_FILE`?
+        invalid `TOOLCALL_`: unknown variable; `settings::VARIABLES` lists all
+        invalid `TOOLCALL_FROBNICATE_EVERYTHING_NOW`: unknown variable; `settings::VARIABLES` lists all"#]].assert_eq(&errors.join("\n"));
 }
 
 /// The one that is no setting.
@@ -533,7 +533,7 @@ fn all_errors_are_reported_together() {
         error.unwrap_err().to_string()
     };
     expect![[r#"
-        invalid `TOOLCALL_RETRY_ATTEMPTS`: `x` is not a whole number from 0 to 4,294,967,295; and invalid `TOOLCALL_SLOW_FRACTON`: there is no such variable; did you mean `TOOLCALL_SLOW_FRACTION`?; and invalid `TOOLCALL_TIMEOUT`: `soon` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds"#]]
+        invalid `TOOLCALL_RETRY_ATTEMPTS`: `x` is not a whole number from 0 to 4,294,967,295; and invalid `TOOLCALL_SLOW_FRACTON`: unknown variable; did you mean `TOOLCALL_SLOW_FRACTION`?; and invalid `TOOLCALL_TIMEOUT`: `soon` is not a duration such as 30s, 500ms or 1m30s, or a number of seconds"#]]
     .assert_eq(&error(&[
         ("TOOLCALL_TIMEOUT", "soon"),
         ("TOOLCALL_SLOW_FRACTON", "0.5"),

@@ -284,7 +284,7 @@ impl<C, O> StackBuilder<C, O> {
         self
     }
 
-    /// Counts and times calls, and records the events of the layers below. Default: no metrics.
+    /// Counts and times calls, and records the events of the inner layers. Default: no metrics.
     pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.parts.metrics = Some(metrics.clone());
         self

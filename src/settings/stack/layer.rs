@@ -134,27 +134,25 @@ impl<C, O> StackLayer<C, O> {
         own.into_iter().flatten().fold(names, ToolNames::and)
     }
 
-    /// Reads the breakers and forces them. A tool that settings name has one before its first call,
-    /// under the name that stands there; behind a router, whose calls have a server, that is
-    /// another key. Where they are switched off there are none, and what is forced reaches no call.
+    /// Reads the breakers and forces them. A tool in the settings has a breaker before its first
+    /// call, under that name. Behind a router calls have a server, so their key is another one. If
+    /// breakers are switched off, forcing one has no effect.
     pub fn circuit_breaker(&self) -> CircuitBreakerHandle {
         self.breakers.clone()
     }
 
-    /// Reads the cooldowns of rate limits, ends them and begins others. `None` where the layer is
-    /// switched off.
+    /// Reads the cooldowns of rate limits, ends them and begins others. `None` if the layer is off.
     pub fn rate_limit(&self) -> Option<RateLimitHandle> {
         self.rate_limit.get().map(RateLimitBackoffLayer::handle)
     }
 
-    /// The registry of servers. Where its layer is switched off no call of this stack feeds it; a
-    /// router below may (`RouterBuilder::with_health`), whose servers' names it
-    /// knows.
+    /// Returns the registry of servers. If its layer is off, no call of this stack feeds it. An
+    /// inner router may (`RouterBuilder::with_health`), because it knows its servers' names.
     pub fn health(&self) -> Health {
         self.servers.clone()
     }
 
-    /// Reads what is left of quotas. `None` without `quota.tokens`.
+    /// Reads the remaining quotas. `None` without `quota.tokens`.
     pub fn quota(&self) -> Option<QuotaHandle> {
         self.quota.get().map(QuotaLayer::handle)
     }

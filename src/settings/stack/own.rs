@@ -36,13 +36,13 @@ pub enum Place {
     /// lets pass. For a [check](crate::check) of answers or a
     /// [`PollLayer`](crate::poll::PollLayer), for example.
     Call,
-    /// Below retries and the rate limit, above health, the concurrency limit and the circuit
-    /// breaker: once for each attempt that the rate limit lets pass, one that the breaker then
-    /// refuses included. For tokens, for example.
+    /// Inside retries and the rate limit, outside health, the concurrency limit and the circuit
+    /// breaker: once for each attempt that passes the rate limit, even if the breaker then refuses
+    /// it. For tokens, for example.
     Attempt,
 }
 
-/// The part of a stack below a layer of your own: what that is put around.
+/// The part of a stack inside a layer of your own.
 pub type Below<Res> = BoxCloneSyncService<ToolCall, Res, ToolError>;
 
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
