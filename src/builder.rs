@@ -51,8 +51,8 @@
 //! # let _ = (handle, tools);
 //! ```
 //!
-//! The methods begin with `tool_`, because `ServiceBuilder` has a `timeout`, a `retry` and so on of
-//! its own, which would win without a word.
+//! The methods begin with `tool_`, because `ServiceBuilder` has its own `timeout`, `retry` and so
+//! on, which would silently take precedence.
 //!
 //! # Order
 //!

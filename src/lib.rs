@@ -127,9 +127,9 @@
 //! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
 //! | [`flow`] | anywhere: a layer of your own that refuses calls, lets them wait, or looks at their ends, without a box |
 //!
-//! [`ServiceBuilderExt`] has a method for most of them. What they tell each other is public:
+//! [`ServiceBuilderExt`] has a method for most of them. They communicate by public types:
 //! [`ToolCall`] and its [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own
-//! is an equal of ours.
+//! can do what ours do.
 //!
 //! # Tools, loops and servers
 //!

@@ -157,7 +157,7 @@ impl Outcome {
         outcome
     }
 
-    /// Says whether the answer is an error in the tool's own words.
+    /// Sets whether the answer is reported as the tool's own error.
     pub const fn with_reported(mut self, reported: bool) -> Self {
         self.reported = reported;
         self
@@ -182,8 +182,8 @@ impl Outcome {
         self
     }
 
-    /// Says for how long no further call should be sent: the answer used up what the server grants,
-    /// as its headers may tell, or the server fails and says when it is back. See `hint::exhausted`
+    /// Sets for how long no further call should be sent: the answer used up the server's grant, by
+    /// its headers for example, or the server fails and says when it is back. See `hint::exhausted`
     /// (feature `hints`).
     pub const fn with_cooldown(mut self, cooldown: Duration) -> Self {
         self.cooldown = Some(cooldown);
@@ -205,20 +205,19 @@ impl Outcome {
         self.rate_limited
     }
 
-    /// Returns whether the answer is an error in the tool's own words.
+    /// Returns whether the answer is reported as the tool's own error.
     pub const fn is_reported(&self) -> bool {
         self.reported
     }
 
-    /// Returns whether the tool refuses what it was asked: the caller's [mistake](Self::mistake).
+    /// Returns whether the tool refuses the request: the caller's [mistake](Self::mistake).
     pub(crate) const fn is_mistake(&self) -> bool {
         self.mistake
     }
 
-    /// Returns whether a failure may be due to what this caller asked for: its kind was only
-    /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it in
-    /// its own words. A circuit breaker counts it for [its
-    /// principal](crate::circuit_breaker::WeakFailures).
+    /// Returns whether this caller's request may have caused the failure: its kind was
+    /// [inferred](crate::Evidence::Inferred), could not be classified, or the tool reported it. A
+    /// circuit breaker counts it for [its principal](crate::circuit_breaker::WeakFailures).
     pub const fn is_weak(&self) -> bool {
         self.weak || self.reported
     }
@@ -228,8 +227,8 @@ impl Outcome {
         self.reported && !self.mistake
     }
 
-    /// Returns whether the answer is what the caller asked for: no failure, no rate limit, no error
-    /// in the tool's own words. A neutral answer is one.
+    /// Returns whether the answer is a success: not a failure, a rate limit or a reported error. A
+    /// neutral answer is a success.
     pub const fn is_success(&self) -> bool {
         matches!(self.count, Count::Success | Count::Neutral)
             && !self.reported
@@ -325,8 +324,8 @@ impl<Res> Classify<Res> for ByError {
     }
 }
 
-/// Returns whether an argument may have caused it, as far as is known: what a foreign error says
-/// may be about anything that the tool has met, and nothing is known of what has no kind.
+/// Returns whether an argument may have caused it: a foreign error may be about anything that the
+/// tool has met, and so may an error without a kind.
 fn is_weak(error: &ToolError) -> bool {
     error.evidence() == Evidence::Inferred || error.kind() == ErrorKind::Failed
 }

@@ -253,9 +253,9 @@ where
 }
 
 impl<S, C> Sequence<S, C> {
-    /// Sets what no call gets of the time until the end of the budget, or until its own deadline if
-    /// that is earlier. Default 500 ms; of a call's own deadline that came over a wire at most a
-    /// tenth. If it is all of it, the call is skipped.
+    /// Sets the reserve before the end of the budget, or before a call's own deadline if that is
+    /// earlier. Default 500 ms; of a deadline from a remote caller at most a tenth. If only the
+    /// reserve is left, the call is skipped.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {
         self.plan.reserve = Some(reserve);
         self

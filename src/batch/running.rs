@@ -278,15 +278,15 @@ impl<T> SequenceReport<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
-    /// All of them.
+    /// All calls.
     pub calls: usize,
-    /// They have their answers.
+    /// Calls with an answer.
     pub succeeded: usize,
-    /// They failed, were refused, or were answered with an error in the tool's own words.
+    /// Calls that failed, were refused, or were answered with a reported error.
     pub failed: usize,
-    /// They were started and did not end in time.
+    /// Calls that were started and did not end in time.
     pub timed_out: usize,
-    /// They were not started: no time was left.
+    /// Calls that were not started because no time was left.
     pub skipped: usize,
     /// They were given up.
     pub cancelled: usize,

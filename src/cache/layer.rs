@@ -85,8 +85,8 @@ impl CacheLayer {
     /// Returns a builder of a layer that keeps answers of these tools for `ttl`.
     ///
     /// A tool is named by its flat name (`docs__search`), if calls of it have a
-    /// [server](crate::ToolCall::server), else by its own: no server's tool is taken for that of
-    /// another one. To name it is to say that it only reads.
+    /// [server](crate::ToolCall::server), else by its own name. So no server's tool counts as that
+    /// of another one. By naming a tool you declare that it only reads.
     pub fn builder<N: Into<Box<str>>>(
         ttl: Duration,
         names: impl IntoIterator<Item = N>,

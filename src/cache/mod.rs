@@ -8,8 +8,8 @@
 //! | the caller sees | an answer from before |
 //! | method | `ServiceBuilderExt::tool_cache` |
 //!
-//! Agents ask for the same page, file or row again and again. This layer keeps the answers of tools
-//! that only read, for as long as it is told.
+//! Agents ask for the same page, file or row repeatedly. This layer keeps the answers of tools that
+//! only read, for a configured time.
 //!
 //! # Example
 //!

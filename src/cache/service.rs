@@ -189,8 +189,8 @@ impl<C> InCache<C> {
         self.rules.store.principal.is_of_many()
     }
 
-    /// Returns whether the call has failed by what it has brought along, which says nothing to
-    /// others. If these are not told apart, they may have other tokens and quotas.
+    /// Returns whether the call has failed by its own properties, which says nothing to others.
+    /// Callers that are not distinguished may have other tokens and quotas.
     fn is_own(&self, error: &ToolError) -> bool {
         is_for_one(error)
             || self.is_of_many() && error.kind().count() == Count::Neutral

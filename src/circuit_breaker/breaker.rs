@@ -93,8 +93,8 @@ impl Breaker {
         }
     }
 
-    /// Returns the principals for whom alone it refuses calls now, after [weak
-    /// failures](super::WeakFailures) of theirs, in the order of their names.
+    /// Returns the principals for whom alone it refuses calls now, after their [weak
+    /// failures](super::WeakFailures), in the order of their names.
     ///
     /// ```
     /// use tower_toolcall::{ToolCall, circuit_breaker::CircuitBreakerLayer};

@@ -8,13 +8,12 @@
 //! | the caller sees | `DeadlineExceeded`, `Timeout` or `Cancelled` |
 //! | method | `ServiceBuilderExt::tool_deadline` |
 //!
-//! It gives each call a time budget for everything below: waiting until a service is ready,
-//! retries, cooldowns, the call itself. A deadline that the call brought along is never exceeded:
-//! the call gets `min(budget, remaining - reserve)`, where the reserve (500 ms by default, and at
-//! most a tenth of a deadline that came over a wire) is what the owner of the outer deadline keeps
-//! to finish its own work. If nothing is left, the call is not started. When the time is up, or
-//! when the caller's token fires, the inner future is dropped at that moment. Dropping the response
-//! future drops the inner one.
+//! It gives each call a time budget for all inner layers: the wait for readiness, retries,
+//! cooldowns, the call itself. A deadline that the call brought along is never exceeded: the call
+//! gets `min(budget, remaining - reserve)`. The owner of the outer deadline keeps the reserve to
+//! finish its own work: 500 ms by default, and at most a tenth of a remote caller's deadline. If
+//! nothing is left, the call is not started. When the time is up, or when the caller's token fires,
+//! the inner future is dropped immediately. Dropping the response future drops the inner one.
 //!
 //! # Example
 //!

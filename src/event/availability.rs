@@ -64,12 +64,12 @@ crate::text::debug_fields! {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Availability {
-    /// The server is there, as far as is known.
+    /// No recent call shows otherwise.
     #[default]
     Available,
     /// The last calls timed out or did not reach it, but fewer than the threshold.
     Degraded,
-    /// The server is not there.
+    /// The server is not reachable.
     Unavailable,
 }
 

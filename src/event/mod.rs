@@ -60,14 +60,13 @@
 //! | `tool.connect_failed` | WARN | `McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
 //!
 //! `tool.rejected` is a call that a layer of ours refused
-//! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooling
-//! gate, a quota or a queue without a place, a server that is unavailable, a name that a router
-//! does not know. What closed the gate is an event of its own (`tool.breaker`, `tool.rate_limited`,
-//! `tool.health`). `attempts` counts those that were sent: 0 if the call was only refused. The
-//! polls of a job are no attempts. The event of an identity layer, which has no attempts, has
-//! neither these nor `retry_after_ms`; put the layer outside of trace, or the refusal is reported
-//! twice. Nor has that of a request that never became a call: a body that axum's routes refuse, or
-//! a call of a `Turn` that cannot run.
+//! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooldown,
+//! a full quota or queue, an unavailable server, a name that a router does not know. Its cause is a
+//! separate event (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those
+//! that were sent: 0 if the call was only refused. Polls of a job do not count as attempts. The
+//! event of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put
+//! the layer outside of trace, or the refusal is reported twice. Nor has that of a request that
+//! never became a call: a body that axum's routes refuse, or a call of a `Turn` that cannot run.
 //!
 //! `tool.timeout` and `tool.cancelled` have no attempts if the call's future was dropped, nor has
 //! `tool.cancelled` of a call that waited in a batch. `tool.exhausted` comes before the
@@ -441,7 +440,8 @@ pub enum InertReason {
     NoSchema,
     /// Nothing says whether its tool may run twice.
     NotMarkedSafe,
-    /// Its tool is marked unsafe to run twice, and the layer was told to keep the tool's answers.
+    /// Its tool is marked unsafe to run twice, although the layer is configured to keep its
+    /// answers.
     MarkedUnsafe,
     /// The function of the layer's key picks an empty text.
     NoKey,

@@ -9,8 +9,8 @@ pub mod event {
     pub const START: &str = "tool.start";
     /// A call has its answer. INFO.
     pub const SUCCESS: &str = "tool.success";
-    /// A call failed, panicked, or was answered with an error in the tool's own words. ERROR, WARN
-    /// or INFO, by its kind.
+    /// A call failed, panicked, or was answered with a reported error. ERROR, WARN or INFO, by its
+    /// kind.
     pub const FAILURE: &str = "tool.failure";
     /// A call was refused by a layer of ours, or by a bridge. INFO.
     pub const REJECTED: &str = "tool.rejected";

@@ -96,7 +96,7 @@ crate::text::names! {
     }
 }
 
-/// Why a circuit breaker has opened, as far as the errors of the calls that it refuses tell it.
+/// Why a circuit breaker has opened, for the errors of the calls that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenCause {
     pub(crate) reason: TransitionReason,

@@ -14,8 +14,8 @@
 //! never inside a Unicode scalar value, which is what *character* means here: a combined emoji may
 //! be cut. With the mark, the answer has at most as many characters as the limit says.
 //!
-//! Answers that are errors in the tool's own words (MCP's `isError`) are shortened as well. Errors
-//! of the call pass; their texts have limits of their own.
+//! Reported errors (MCP's `isError`) are shortened as well. Errors of the call pass; their texts
+//! have their own limits.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! The wait of a layer for a call that it has told to stop.
+//! Waits for a cancelled call to finish, up to a limit.
 
 use std::{
     task::{Context, Poll},
@@ -38,8 +38,8 @@ impl Drain {
         }
     }
 
-    /// The call has to end with this error, which comes back if nothing is waited for. Else the
-    /// tool is told to stop, and [`poll`](Self::poll) waits.
+    /// Ends the call with this error, which comes back without a configured wait. Otherwise cancels
+    /// the tool's token, and [`poll`](Self::poll) waits.
     #[cold]
     pub(crate) fn begin(&mut self, error: ToolError, timer: &mut Timer) -> Result<(), ToolError> {
         let Some(set) = &mut *self.set.0 else {
@@ -52,13 +52,13 @@ impl Drain {
         Ok(())
     }
 
-    /// Returns whether the tool was told to stop.
+    /// Returns whether the tool's token was cancelled.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.set.0.as_ref().is_some_and(|set| set.begun.is_some())
     }
 
-    /// Ready with the error once the wait is over; never before it has begun.
+    /// Polls for the end of the wait: ready with the error; never before it has begun.
     #[cold]
     pub(crate) fn poll(&mut self, timer: &mut Timer, cx: &mut Context<'_>) -> Poll<ToolError> {
         let Some(set) = &mut *self.set.0 else {
@@ -72,9 +72,9 @@ impl Drain {
         Poll::Ready(begun.expect("looked at above").error)
     }
 
-    /// Returns the end of a call that has ended so after it was told to stop. A tool that has run
-    /// to its end must not run again: the caller, who no longer waits for the answer, reads that it
-    /// has; not that its work is done, as it may have said that it only stopped.
+    /// Changes the result of a call that ended during the wait. A tool that has run to its end must
+    /// not run again. So the error says that the tool has run, but not that its work is done,
+    /// because the tool may only have stopped.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle<Res>(&mut self, result: &mut Result<Res, ToolError>) {

@@ -48,7 +48,7 @@ use crate::{
     text::floor,
 };
 
-/// A value that can tell how much harm its eviction would do.
+/// A value that reports how much harm its eviction would do.
 pub(crate) trait Evict {
     /// Set if keys are known from the start, and need no [proof](Entry::prove).
     const IS_KNOWN: bool = true;

@@ -44,7 +44,7 @@ pub(crate) trait Reuse<Res, K: FlightKey, V: Clone> {
     /// The call was sent and has ended.
     fn end(&self, flight: &mut Flight<K, V>, result: &Result<Res, ToolError>);
 
-    /// Returns the error of a call that waited for another one in vain.
+    /// Returns the error of a call after its wait for another one failed.
     fn waited(&self, error: ToolError) -> ToolError {
         error
     }

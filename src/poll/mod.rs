@@ -9,10 +9,10 @@
 //! | method | `ServiceBuilderExt::tool_poll` |
 //!
 //! Some tools do not answer with their result, but with a job that runs on: HTTP APIs with `202
-//! Accepted`, MCP's tasks. The layer sends the call once. If its answer names a job, it asks for
-//! that job again and again, by calls of their own, until it is over. What answers mean and what to
-//! ask is told by a [`Job`]: `HttpJob` of the crate `tower-toolcall-http`, `McpTask` of the crate
-//! `tower-toolcall-mcp`, or one of your own.
+//! Accepted`, MCP's tasks. The layer sends the call once. If its answer names a job, it polls the
+//! job, by separate calls, until the job is over. A [`Job`] reads the answers and makes the polls:
+//! `HttpJob` of the crate `tower-toolcall-http`, `McpTask` of the crate `tower-toolcall-mcp`, or
+//! one of your own.
 //!
 //! # Example
 //!

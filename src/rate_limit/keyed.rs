@@ -257,8 +257,8 @@ impl KeyGate {
         lock(&self.gate).remaining(now)
     }
 
-    /// Ends the cooldown, and the return after it; whether there was one. `is_news`: it is to be
-    /// told.
+    /// Ends the cooldown, and the return after it. Returns whether there was one. `is_news`:
+    /// subscribers get it.
     pub(super) fn clear(&self, is_news: bool) -> bool {
         self.with(|gate| {
             let was_closed = gate.clear();

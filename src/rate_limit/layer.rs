@@ -19,7 +19,7 @@ use crate::{
 /// Layer that waits out rate limits, for all calls of a key together. See the [module docs](super)
 /// for an example.
 ///
-/// The gates live in the layer value: services made from it, or from its clones, share them.
+/// The cooldowns live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitBackoffLayer<C = ByError> {

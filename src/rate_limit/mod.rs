@@ -8,14 +8,13 @@
 //! | the caller sees | [`RateLimited`](crate::ErrorKind::RateLimited) with `retry_after` |
 //! | method | `ServiceBuilderExt::tool_rate_limit` |
 //!
-//! When a call meets a rate limit (a 429 or one of its other forms; the
-//! [classifier](crate::Classify) says), the gate of its key closes for as long as the server asks,
-//! or for 30 s if it gives no time. Until then no call of that key is sent: each waits for its
-//! turn, or is refused immediately if it could not have one in time. Then they return one by one,
-//! ever faster, so that they do not meet the limit together again: one call per second at first,
-//! twice as many each second; and if that meets the limit again, half as fast as it was then, back
-//! to that rate within ten seconds, and only then faster. Within two minutes after the last limit,
-//! no call is held back any more.
+//! When a call meets a rate limit (a 429 or another form, by the [classifier](crate::Classify)), a
+//! cooldown begins for its key: as long as the server asks, or 30 s if it gives no time. Until it
+//! ends no call of that key is sent: each waits for its turn, or is refused immediately if its turn
+//! would come too late. Then the calls return one by one, so that they do not meet the limit
+//! together again: one call per second at first, twice as many each second. If that meets the limit
+//! again, half as fast as it was then, back to that rate within ten seconds, and only then faster.
+//! Two minutes after the last limit, no call is held back.
 //!
 //! # Example
 //!
@@ -79,12 +78,12 @@
 //! error carries [`retry_after`](crate::ToolError::retry_after).
 //!
 //! A limit that is known by an error's text alone
-//! ([`Evidence::Inferred`](crate::Evidence::Inferred)) closes no gate, unless [asked
-//! for](RateLimitBackoffBuilder::with_text_limits): it delays its own call.
-//! [`RateLimitBackoffLayer::handle`] lists the cooldowns, ends them and begins others.
+//! ([`Evidence::Inferred`](crate::Evidence::Inferred)) delays only its own call, unless
+//! [configured](RateLimitBackoffBuilder::with_text_limits). [`RateLimitBackoffLayer::handle`] lists
+//! the cooldowns, ends them and begins others.
 //!
-//! A success may report that it used up what the server grants
-//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that closes the gate as well. So
+//! A success may report that it used up the server's grant
+//! ([`Outcome::with_cooldown`](crate::Outcome::with_cooldown)); that begins a cooldown as well. So
 //! does a failing server that says when it is back, by a 503 with `Retry-After` for example: other
 //! calls wait. The call that met it is repeated by a retry layer, not by this one.
 //!
@@ -116,9 +115,9 @@
 //!
 //! ## Clone
 //!
-//! All services made from one layer value, or from its clones, share the gates. Readiness is not
-//! shared. Each service that the layer makes (not each clone) takes some KiB for reference counts
-//! per thread.
+//! All services made from one layer value, or from its clones, share the cooldowns. Readiness is
+//! not shared. Each service that the layer makes (not each clone) takes some KiB for reference
+//! counts per thread.
 
 mod gate;
 mod handle;

@@ -36,8 +36,8 @@ pub struct OwnCooldown {
     /// `None`: a name is longer than 256 bytes or has the character U+001F, or the key is that of a
     /// session or a principal.
     pub key: Option<String>,
-    /// True if a handle has [ended](RateLimitHandle::clear) the cooldown before. Only the first who
-    /// asks is told, so a program has one subscriber.
+    /// Set if a handle has [ended](RateLimitHandle::clear) the cooldown before. Only the first
+    /// reader sees it, so a program has one subscriber.
     pub is_cleared: bool,
     /// How much is left of the present one.
     pub remaining: Option<Duration>,

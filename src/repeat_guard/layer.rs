@@ -127,9 +127,9 @@ impl<C> RepeatGuardBuilder<C> {
         self
     }
 
-    /// Sets whether calls of one tool are watched. Default: those of all tools. For tools that are
-    /// asked until they say yes, for example: calls that are not watched are never refused, and how
-    /// they end counts for nothing.
+    /// Sets whether calls of one tool are watched. Default: those of all tools. Exempt tools that
+    /// are polled with the same arguments until they succeed: their calls are never refused, and
+    /// their ends do not count.
     ///
     /// Both names of a [resolved](crate::identity) call are known: its flat name (`pay__charge`),
     /// which goes first, and the tool's own (`charge`), which holds for the tools of this name of

@@ -77,8 +77,8 @@ impl<T> ToolResult<T> {
         self.data
     }
 
-    /// Returns the answer of a success, or else the error. An answer that is an error in the tool's
-    /// own words is lost here: [`data`](Self::data) has it.
+    /// Returns the answer of a success, or else the error. A reported error loses its answer here:
+    /// [`data`](Self::data) has it.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl<T> ToolResult<T> {
         }
     }
 
-    /// Returns the tool's answer, also where it is an error in the tool's own words, or else the
-    /// error: as a stack without results gives it.
+    /// Returns the tool's answer, even if it is a reported error, or else the error: as a stack
+    /// without results returns it.
     ///
     /// # Errors
     ///
@@ -149,8 +149,8 @@ impl<T> ToolResult<T> {
     /// Returns the text for the model as this call's result, however it ended: the tool's answer,
     /// or else the [sentence](Self::model_message) that says what went wrong and what to do next.
     ///
-    /// An answer that is an error in the tool's own words is handed on as it is, unless it says
-    /// nothing. The answer's text is not redacted, and as long as the tool made it.
+    /// A reported error is handed on as it is, unless it is empty. The answer's text is neither
+    /// redacted nor cut.
     ///
     /// ```
     /// use tower::{ServiceBuilder, ServiceExt, service_fn};

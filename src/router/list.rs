@@ -62,8 +62,8 @@ pub trait Tools: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether calls of the tool may run twice, as far as the server is trusted to say so.
-    /// Default: [`ReplaySafety::Unknown`].
+    /// Returns whether calls of the tool may run twice, if the server is trusted. Default:
+    /// [`ReplaySafety::Unknown`].
     fn replay_safety(&self, _tool: &str) -> ReplaySafety {
         ReplaySafety::Unknown
     }

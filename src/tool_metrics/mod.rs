@@ -104,9 +104,9 @@
 //! |---|---|---|---|
 //! | `tool_inert_total` | counter | `layer`; `reason`: an [`InertReason`](crate::event::InertReason) | `inert` |
 //!
-//! Latencies are told apart to two digits, unless [set](MetricsBuilder::with_latency) otherwise. A
-//! latency that equals the bound of a bucket within this precision counts in the next bucket: a
-//! call that ended by its timeout of 2 s is not among those that took at most 2 s.
+//! Latencies have two digits, unless [set](MetricsBuilder::with_latency) otherwise. A latency that
+//! equals the bound of a bucket within this precision counts in the next bucket: a call that ended
+//! by its timeout of 2 s is not among those that took at most 2 s.
 //!
 //! `tool_execution_errors_total` counts every call that did not succeed, including cancelled and
 //! timed out ones. Attempts are requests that were sent: a call that was only refused has none; a

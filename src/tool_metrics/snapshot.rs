@@ -87,7 +87,7 @@ pub struct TokenStats {
     pub failed: u64,
     /// Failures by the error code of the cause.
     pub failures: BTreeMap<String, u64>,
-    /// How long the identity provider took, in vain too.
+    /// How long the identity provider took, including failures.
     pub exchange: Latency,
 }
 
@@ -99,9 +99,9 @@ pub struct Stats {
     pub calls: u64,
     /// Calls that succeeded.
     pub successes: u64,
-    /// Calls that failed, or were answered with an error in the tool's own words.
+    /// Calls that failed, or were answered with a reported error.
     pub errors: u64,
-    /// Calls that a layer of ours refused: an open breaker, a cooling gate, an unknown name.
+    /// Calls that a layer of ours refused: an open breaker, a cooldown, an unknown name.
     pub rejected: u64,
     /// Calls that were started and did not end in time.
     pub timeouts: u64,

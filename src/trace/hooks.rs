@@ -39,8 +39,8 @@ use crate::{
 /// ```
 #[expect(unused_variables, reason = "implementations use them")]
 pub trait TraceHooks<Res> {
-    /// Classifies a result: an answer that is an error in the tool's own words, or a rate limit, is
-    /// no success. Default: every `Ok` is a success.
+    /// Classifies a result: a reported error, or a rate limit, is not a success. Default: every
+    /// `Ok` is a success.
     fn classify(&self, result: Result<&Res, &ToolError>) -> Outcome {
         ByError.classify(result)
     }

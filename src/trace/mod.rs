@@ -110,7 +110,7 @@
 //! | success | `tool.success` | INFO | `tool.success = true` |
 //! | timeout | `tool.timeout` | WARN | `tool.success = false`, `error.type`, status ERROR |
 //! | not started: no time left | `tool.skipped` | WARN | the same |
-//! | refused by a layer of ours (open breaker, cooling gate, unknown name) | `tool.rejected` | INFO | the same |
+//! | refused by a layer of ours (open breaker, cooldown, unknown name) | `tool.rejected` | INFO | the same |
 //! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same without the status |
 //! | dropped after its deadline | `tool.timeout` | WARN | the same |
 //! | the tool's own error (`isError`) | `tool.failure` | WARN | the same; `error.type = tool_error` |
@@ -128,9 +128,9 @@
 //!
 //! ## Attempts
 //!
-//! [`TraceLayer::attempts`] below a layer that repeats calls makes a span `tool_attempt` for each
+//! [`TraceLayer::attempts`] inside a layer that repeats calls makes a span `tool_attempt` for each
 //! attempt, inside the call's: how it ended, how long it took, its timeout. Without it the call's
-//! span has their number, and the events `tool.retry` and `tool.exhausted` tell of each.
+//! span has their number, and each one is an event `tool.retry` or `tool.exhausted`.
 //! `tool.retry_refused` says why a call is *not* repeated.
 //!
 //! ## The answer's size
