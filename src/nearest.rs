@@ -157,7 +157,7 @@ impl<'a> Letters<'a> {
         }
     }
 
-    /// At most a third of the longer name, or nothing.
+    /// Returns the distance: at most a third of the longer name, or nothing.
     fn distance(&self, other: &str, work: &mut usize) -> Option<usize> {
         // A character has at most four bytes.
         if other.len() > 4 * MAX_CHARS || self.chars > MAX_CHARS || !spend(work, other.len()) {

@@ -66,7 +66,7 @@ use http::StatusCode;
 
 use crate::error::{ErrorKind, Evidence, TimeoutLimit, ToolError, recognise::is_of_a_value};
 
-/// How a result counts for a circuit breaker.
+/// The meaning of a result for a circuit breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Count {

@@ -107,7 +107,7 @@ impl<T> Reader<'_, T> {
         Self { inner, key }
     }
 
-    /// As above, without keys in errors: for the value of a single variable.
+    /// Makes a reader without keys in errors: for the value of a single variable.
     #[cfg(feature = "settings")]
     pub(crate) fn without_keys(inner: T) -> Self {
         Self { inner, key: None }
@@ -188,7 +188,7 @@ macro_rules! read {
 impl<'de, V: Visitor<'de>> Visitor<'de> for Reader<'_, V> {
     type Value = V::Value;
 
-    /// For errors of the format's own.
+    /// Describes the value in errors of the format itself.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected: &dyn Expected = &self.inner;
         f.write_str(plain(&expected.to_string()))?;

@@ -271,7 +271,7 @@ impl<T> SequenceReport<T> {
     }
 }
 
-/// How many calls ended in which way.
+/// The numbers of calls by their ends.
 ///
 /// Each call is one of succeeded, failed, timed out, skipped and cancelled; slow ones are counted
 /// besides.

@@ -59,7 +59,7 @@ impl Breaker {
         self.0.name()
     }
 
-    /// Its state. An open breaker stays open until a call comes after its period.
+    /// Returns its state. An open breaker stays open until a call comes after its period.
     pub fn state(&self) -> BreakerState {
         self.look().state
     }

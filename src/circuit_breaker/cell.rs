@@ -84,7 +84,7 @@ impl Kept {
         u64::from(self.machine.generation) << 32 | epoch | admits | quiet
     }
 
-    /// Why a call would be refused. A call by hand has no principal.
+    /// Returns why a call would be refused. A call by hand has no principal.
     pub(super) fn refuses(
         &mut self,
         call: Option<&CallInfo>,
@@ -140,7 +140,7 @@ impl Kept {
         self.principals.record(call, end, now, rules, places)
     }
 
-    /// How much harm it would do to forget this breaker.
+    /// Returns how much harm it would do to forget this breaker.
     pub(super) fn keep(&mut self) -> Keep {
         let of_principals = self.principals.keep(self.machine.now);
         self.machine.keep(self.used).max(of_principals)
@@ -195,7 +195,7 @@ impl Cell {
         Some(look(kept))
     }
 
-    /// No code that may panic runs under the mutex.
+    /// Locks the state. No code that may panic runs under the mutex.
     fn lock(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

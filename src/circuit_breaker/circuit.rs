@@ -136,7 +136,7 @@ impl End {
         }
     }
 
-    /// One that the breaker has seen itself.
+    /// Makes the end of a call that the breaker has seen itself.
     pub(super) fn seen(circuit: &Circuit, count: Count) -> Self {
         Self::of(circuit, &Outcome::neutral().with_count(count), None)
     }
@@ -214,7 +214,7 @@ impl Circuit {
         self.cell.peek(self.shared.now(), look)
     }
 
-    /// Why a call would be refused. Admits nothing. One load while every call is admitted.
+    /// Returns why a call would be refused. Admits nothing. One load while every call is admitted.
     #[inline]
     pub(super) fn refuses(
         &self,

@@ -126,8 +126,8 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         }
     }
 
-    /// Only now it is decided whether the call may run: calls that were queued before the breaker
-    /// opened do not run after it.
+    /// Decides only now whether the call may run: calls that were queued before the breaker opened
+    /// do not run after it.
     #[expect(clippy::inline_always, reason = "measured")]
     #[inline(always)]
     fn admit(&mut self, call: &mut ToolCall) -> Result<Step, ToolError> {

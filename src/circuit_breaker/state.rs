@@ -180,8 +180,8 @@ impl Machine {
         }
     }
 
-    /// Why a call would be refused. A call that may not probe becomes a probe only after another
-    /// period without any other. Changes nothing.
+    /// Returns why a call would be refused. A call that may not probe becomes a probe only after
+    /// another period without any other. Changes nothing.
     pub(super) fn refuses(&self, may_probe: impl Fn() -> bool) -> Option<Refused> {
         let retry_after = match self.look() {
             Err(retry_after) => retry_after,
@@ -237,13 +237,13 @@ impl Machine {
         }
     }
 
-    /// When a call comes back that meets running probes: their end is unknown.
+    /// Returns when a call comes back that meets running probes: their end is unknown.
     fn soon(&self) -> Duration {
         HALF_OPEN_RETRY_AFTER.min(self.rules.open_for)
     }
 
-    /// When the open period ends, if that is after `since`. After a lost connection it ends when
-    /// the tool service connects again.
+    /// Returns when the open period ends, if that is after `since`. After a lost connection it ends
+    /// when the tool service connects again.
     pub(super) fn period_end(&self, since: Duration) -> Option<Duration> {
         let end = match self.lost.as_ref().and_then(Outage::remaining) {
             None => self.probe_from,
@@ -380,7 +380,7 @@ impl Machine {
         }
     }
 
-    /// How much harm it would do to forget it, if it was used last then.
+    /// Returns how much harm it would do to forget it, if it was last used at `used`.
     pub(super) fn keep(&mut self, used: Duration) -> Keep {
         const LONG: Duration = Duration::from_secs(3600);
         let (is_as_new, is_overdue) = (self.is_as_new(), self.is_overdue());
@@ -417,8 +417,8 @@ impl Machine {
         }
     }
 
-    /// When the open period ends, or the lease of a probe that runs; in the past if a probe may
-    /// begin. `None` if calls are not refused, or without end.
+    /// Returns when the open period ends, or the lease of a probe that runs; in the past if a probe
+    /// may begin. `None` if calls are not refused, or without end.
     pub(super) fn probe_at(&self) -> Option<Duration> {
         let rest = self.rest();
         match self.state {

@@ -169,7 +169,7 @@ impl Principals {
         Ok(transition)
     }
 
-    /// How much harm it would do to forget them.
+    /// Returns how much harm it would do to forget them.
     pub(super) fn keep(&mut self, now: Duration) -> Keep {
         let keep = |own: &mut Own| own.machine.at(now).keep(own.last).max(Keep::IfPossible);
         let keep = self.circuits.values_mut().map(keep).max();

@@ -198,7 +198,7 @@ impl Window {
         }
     }
 
-    /// Why the breaker should open, if it should.
+    /// Returns why the breaker should open, if it should.
     pub(super) fn verdict(&mut self, trip: &Kind, now: Duration) -> Option<TransitionReason> {
         let tally = self.tally(now);
         match trip {

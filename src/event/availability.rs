@@ -82,7 +82,7 @@ crate::text::names! {
     }
 }
 
-/// Why a server is not available.
+/// The reason why a server is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -467,7 +467,7 @@ crate::text::names! {
     }
 }
 
-/// Why a call was not sent again.
+/// The reason why a call was not sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryRefusal {

@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, ToolError};
 
-/// How a call ended, for observers: the label `outcome` of metrics, the attribute `tool.outcome` of
-/// spans.
+/// The end of a call, for observers: the label `outcome` of metrics, the attribute `tool.outcome`
+/// of spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -102,7 +102,7 @@ crate::text::names! {
     }
 }
 
-/// How a call got its token: the label `outcome` of `token_exchange_total`.
+/// The source of a call's token: the label `outcome` of `token_exchange_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TokenOutcome {

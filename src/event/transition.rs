@@ -56,7 +56,7 @@ crate::text::names! {
     }
 }
 
-/// Why a circuit breaker changed its state.
+/// The reason for a change of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

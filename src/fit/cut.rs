@@ -3,8 +3,7 @@ use crate::text::{Grouped, floor, plain, prefix};
 /// The longest advice, and the longest reference, in characters.
 const MAX_WORDS: usize = 256;
 
-/// How an answer is shortened: to how many characters, and with which mark. See
-/// [`Shorten`](super::Shorten).
+/// The length and the mark of a shortened answer. See [`Shorten`](super::Shorten).
 #[derive(Clone, Debug)]
 pub struct Cut {
     max: usize,
@@ -41,7 +40,7 @@ impl Cut {
         self
     }
 
-    /// One line, of a bounded length.
+    /// Returns one line, of a bounded length.
     pub(super) fn plain(words: &str) -> String {
         prefix(words, MAX_WORDS).0.chars().map(plain).collect()
     }
@@ -146,7 +145,7 @@ fn cost_of(text: &str, cost: impl Fn(char) -> usize) -> usize {
     text.chars().map(cost).sum()
 }
 
-/// Where the texts have to end to cost at most `room`: a text, and a byte of it.
+/// Returns where the texts have to end to cost at most `room`: a text, and a byte of it.
 fn head(texts: &[&mut String], mut room: usize, cost: impl Fn(char) -> usize) -> (usize, usize) {
     for (i, text) in texts.iter().enumerate() {
         match room.checked_sub(usize::from(i > 0)) {
@@ -163,7 +162,7 @@ fn head(texts: &[&mut String], mut room: usize, cost: impl Fn(char) -> usize) ->
     (texts.len() - 1, texts[texts.len() - 1].len())
 }
 
-/// Where the texts have to begin to cost at most `room`.
+/// Returns where the texts have to begin to cost at most `room`.
 fn tail(texts: &[&mut String], mut room: usize, cost: impl Fn(char) -> usize) -> (usize, usize) {
     for (i, text) in texts.iter().enumerate().rev() {
         match room.checked_sub(usize::from(i + 1 < texts.len())) {

@@ -86,7 +86,7 @@ impl Shorten for Value {
         }
     }
 
-    /// Nothing of JSON that is nested deeper than parsers go.
+    /// Returns nothing of JSON that is nested deeper than parsers go.
     fn whole(&self) -> Cow<'_, str> {
         match json_chars(self, u64::MAX) {
             Ok(_) => self.model_text(),
@@ -151,7 +151,7 @@ fn in_json(c: char) -> usize {
     }
 }
 
-/// All strings of a value that are no keys, without recursion.
+/// Visits all strings of a value except keys, without recursion.
 fn strings(value: &mut Value, mut each: impl FnMut(&mut String)) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {

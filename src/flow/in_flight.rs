@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Ticket, refusal::Refusal};
 use crate::{call::ToolCall, error::ToolError, kit::cold::Cold};
 
-/// How a call was abandoned: its response future was dropped unfinished.
+/// An abandoned call: its response future was dropped unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Abandoned {

@@ -147,7 +147,7 @@ impl<V: Clone> Slot<V> {
         })
     }
 
-    /// For a caller who has come in this round.
+    /// Returns the state for a caller who has come in this round.
     fn see(&self, since: u64) -> Seen<V> {
         let state = lock(&self.state);
         match (&state.value, &state.failed) {
@@ -168,7 +168,7 @@ impl<V: Clone> Slot<V> {
         self.until().is_some_and(|until| until > now)
     }
 
-    /// Without a time it is for the one who has made it.
+    /// Puts a value. Without a time it is only for its maker.
     fn put(&self, kept: Option<(V, Instant)>, room: Option<Room>) {
         let mut state = lock(&self.state);
         state.round += 1;
@@ -280,8 +280,8 @@ impl<K: FlightKey, V: Clone> Flight<K, V> {
         })
     }
 
-    /// From now on this is kept for so long if the caller has the turn and is dropped, or panics,
-    /// before he has ended it. With nothing, those who wait do not wait for each other.
+    /// Sets the value to store if the maker is dropped or panics. `None`: the waiters then do not
+    /// wait for each other.
     pub(crate) fn leave_behind(&mut self, kept: Option<(V, Duration)>) {
         self.left_behind = Some(kept);
     }
@@ -490,7 +490,8 @@ impl<K: FlightKey, V: Clone> Flights<K, V> {
     }
 }
 
-/// All references are made, and given back, under the lock of the table.
+/// Returns whether a caller uses the slot. References are only made, and given back, under the lock
+/// of the table.
 fn is_in_use<V>(slot: &Arc<Slot<V>>) -> bool {
     Arc::strong_count(slot) > 1
 }

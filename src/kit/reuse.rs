@@ -110,7 +110,7 @@ where
 {
     type Class = ();
 
-    /// Nothing is reserved while another call runs.
+    /// Reserves nothing while another call runs.
     fn arrive(&mut self) -> Step {
         let at = self.at.as_mut();
         match at.is_none_or(|(flight, _)| flight.try_turn()) {
@@ -261,7 +261,7 @@ impl Store {
         self.max_answer.unwrap_or_else(most)
     }
 
-    /// Of several principals each has an eighth.
+    /// Returns the share of a principal: an eighth, if there are several.
     fn share(&self, most: u64) -> u64 {
         match self.principal {
             Principal::Shared => most,

@@ -88,7 +88,7 @@ crate::text::debug_fields! {
 /// The settings of an [`OnceLayer`].
 pub type OnceBuilder = StoreBuilder<OnceRules>;
 
-/// How long an [`OnceLayer`] keeps what has run. See [`OnceBuilder`].
+/// The times for which a [`OnceLayer`] keeps calls that have run. See [`OnceBuilder`].
 #[derive(Clone, Debug)]
 pub struct OnceRules {
     ttl: Duration,
@@ -102,7 +102,7 @@ impl Default for OnceBuilder {
 }
 
 impl OnceBuilder {
-    /// The default settings; see [`OnceLayer::new`].
+    /// Makes a builder with the default settings; see [`OnceLayer::new`].
     pub fn new() -> Self {
         Self {
             rules: OnceRules {

@@ -111,7 +111,7 @@ impl Permit {
 impl<Res> Ends<Res> for Permit {
     type Class = ();
 
-    /// Nothing is reserved while the approver thinks.
+    /// Reserves nothing while the approver thinks.
     #[inline]
     fn arrive(&mut self) -> Step {
         match *self.own.0.0 {
@@ -172,7 +172,7 @@ impl Asking {
 
 type Refusal = (PolicyOutcome, ToolError);
 
-/// Why the call is not sent after this answer; `None`: it is.
+/// Returns why the call is not sent after this answer; `None`: it is.
 fn judge(
     answer: Result<Verdict, ToolError>,
     question: &Question,

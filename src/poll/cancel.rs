@@ -15,7 +15,7 @@ use crate::call::ToolCall;
 /// How long a job's cancellation may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many may run at the same time, in this process; others are not sent.
+/// The most cancellations that run at the same time, in this process; others are not sent.
 const AT_ONCE: usize = 100;
 
 static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);

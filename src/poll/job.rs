@@ -51,7 +51,7 @@ impl<Res> Job<Res> for () {
     }
 }
 
-/// How a call has begun.
+/// The beginning of a call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Started<Res> {
@@ -61,7 +61,7 @@ pub enum Started<Res> {
     Running(JobRef, Option<Duration>),
 }
 
-/// How a job is getting on.
+/// The state of a job.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Polled<Res> {

@@ -299,8 +299,8 @@ impl<S, J> Poller<S, J> {
         Ok(error.retry_after())
     }
 
-    /// When the next poll begins, if there is one. The last wait is shortened, so that the job has
-    /// its last look.
+    /// Returns when the next poll begins, if there is one. The last wait is shortened, so that the
+    /// job has its last look.
     fn next_poll(&self, after: Option<Duration>) -> Option<Instant> {
         let limits = &self.shared.settings.limits;
         if self.polls() >= limits.polls {
@@ -334,7 +334,7 @@ impl<S, J> Poller<S, J> {
         });
     }
 
-    /// When to [report](Self::report) next while the call waits until `at`.
+    /// Returns when to [report](Self::report) next while the call waits until `at`.
     fn wake(&self, at: Instant) -> Instant {
         let next = self.call.progress().and_then(|progress| {
             let often = (progress.allowed() / 2).max(Duration::from_millis(1));

@@ -82,7 +82,7 @@ impl Bucket {
         }
     }
 
-    /// When the units would be there, if that is after `latest`. Takes none.
+    /// Returns when the units would be there, if that is after `latest`. Takes none.
     pub(super) fn too_late(&self, now: u64, latest: u64, time: u64) -> Option<u64> {
         let found = self.rate.find(&lock(&self.free), now, time);
         let last = || self.rate.turn(self.full_at(), now, time);

@@ -240,7 +240,7 @@ impl Gate {
         self.close(delay, ceiling);
     }
 
-    /// Nothing is left of what the server grants for `delay`: no limit was met.
+    /// Begins a cooldown of `delay` after the server's grant was used up: no limit was met.
     pub(super) fn cool(&mut self, now: Duration, delay: Duration) {
         self.now = self.now.max(now);
         let ceiling = match &self.returning {

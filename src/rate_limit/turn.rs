@@ -65,7 +65,7 @@ where
     }
 }
 
-/// One call on its way through the gate of its key.
+/// A call and its turn.
 pub struct Ticket<S, C> {
     attempts: Attempts<S, RateLimitBackoffLayer<C>>,
     entry: Arc<Entry<KeyGate>>,
@@ -228,7 +228,7 @@ where
     S: Service<ToolCall> + Clone,
     C: Classify<S::Response>,
 {
-    /// Nothing is reserved while the call waits.
+    /// Reserves nothing while the call waits.
     #[inline]
     fn arrive(&mut self, call: &ToolCall, is_ready: bool) -> Result<Way, ToolError> {
         match is_ready || self.has_turn() {

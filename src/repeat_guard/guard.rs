@@ -47,7 +47,7 @@ impl Rules {
         self.origin.elapsed()
     }
 
-    /// By what a call is known again. Nobody can choose arguments for their hashes.
+    /// Returns the hash that identifies a call. Callers cannot choose arguments for their hashes.
     fn fingerprint(&self, call: &ToolCall) -> u64 {
         let mut hasher = self.seed.build_hasher();
         (call.server(), call.tool()).hash(&mut hasher);

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorKind;
 
-/// How a call ended, in one word.
+/// The end of a call, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

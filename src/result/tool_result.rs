@@ -3,7 +3,7 @@ use std::{borrow::Cow, time::Duration};
 use super::{metadata::Metadata, status::Status};
 use crate::{answer::ModelText, call::CallInfo, error::ToolError, text::Short};
 
-/// How a call ended, and with what: there always is one, whatever happened.
+/// The end of a call: its answer, or its error.
 ///
 /// `Debug` shows no data, and `Serialize` writes it redacted; see the [module docs](super).
 #[derive(Clone)]

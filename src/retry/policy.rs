@@ -43,7 +43,7 @@ struct Settings {
     random: Arc<Random>,
 }
 
-/// How often and after which delays.
+/// The attempts and their delays.
 #[derive(Clone, Copy)]
 struct Schedule {
     attempts: u32,
@@ -279,9 +279,9 @@ impl<C> RetryPolicy<C> {
         }
     }
 
-    /// When the call is sent again; `None`: this result is the last, and an error says why it is if
-    /// that can be helped. On success only the classifier is called. A refusal of this side is
-    /// never repeated, whatever a classifier says.
+    /// Returns when the call is sent again; `None`: this result is the last, and an error says why
+    /// it is if that can be helped. On success only the classifier is called. A refusal of this
+    /// side is never repeated, whatever a classifier says.
     #[inline]
     pub(crate) fn decide<Res>(
         &self,

@@ -170,7 +170,7 @@ impl<Res> Table<Res> {
         found.then(|| self.find(call))?.map(Target::identity)
     }
 
-    /// All tools, if each server's list was read.
+    /// Returns all tools, if each server's list was read.
     pub(super) fn identities(&self) -> Option<Vec<Identity>> {
         let locals = self.local.values().map(|local| local.identity.clone());
         let mut all: Vec<_> = locals.collect();

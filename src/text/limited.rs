@@ -205,7 +205,7 @@ impl<'n, S: Serializer> Serializer for Limited<'n, S> {
         serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, len: usize) -> SerializeStructVariant;
     }
 
-    /// As an array of numbers, which JSON makes of it.
+    /// Writes an array of numbers, as JSON does.
     fn serialize_bytes(self, v: &[u8]) -> Result<S::Ok, S::Error> {
         let nodes = v.len().min(self.limits.budget.nodes.get());
         self.to.serialize_bytes(&v[..nodes])

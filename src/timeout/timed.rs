@@ -257,14 +257,14 @@ impl Timed {
         }
     }
 
-    /// When the call currently has to end; `None`: so late that no clock reaches it.
+    /// Returns when the call currently has to end; `None`: so late that no clock reaches it.
     #[inline(never)]
     fn limit(&self, since: Instant) -> Option<Instant> {
         let idle = self.idle().and_then(|idle| idle.limit(since));
         earlier(self.hard(since), idle)
     }
 
-    /// When the call has to end whatever its progress.
+    /// Returns when the call has to end whatever its progress.
     fn hard(&self, since: Instant) -> Option<Instant> {
         let deadline = self.deadline.filter(|_| !self.is_owned);
         earlier(since.checked_add(self.timeout()), deadline)

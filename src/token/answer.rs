@@ -133,7 +133,7 @@ impl Claims {
         }
     }
 
-    /// For how long it was issued, in seconds: no clock of this machine has a part in it.
+    /// Returns its lifetime when it was issued, in seconds, without the clock of this machine.
     pub(super) fn lifetime(&self) -> Option<f64> {
         Some(self.expires()? - self.iat.as_ref()?.as_f64()?)
     }

@@ -120,7 +120,7 @@ where
         + Send
         + 'static,
 {
-    /// Nothing is reserved while the provider is asked.
+    /// Reserves nothing while the provider is asked.
     fn arrive(&mut self, _: &ToolCall, _: bool) -> Result<Way, ToolError> {
         Ok(match &self.renewal {
             Some(Renewal { token: None, .. }) => Way::Wait,

@@ -5,8 +5,7 @@ use http::Uri;
 use super::Secret;
 use crate::{config::ConfigError, kit::flights::FlightKey};
 
-/// For whom a token is asked: the audience, the resources and the scopes that it has to have (RFC
-/// 8693, section 2.1).
+/// The target of a token: its audience, resources and scopes (RFC 8693, section 2.1).
 ///
 /// Two of them are the same if they have the same parts; the order of scopes means nothing.
 ///

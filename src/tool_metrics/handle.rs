@@ -111,7 +111,7 @@ impl Metrics {
         f(&mut lock(&self.0.period))
     }
 
-    /// All that was ever counted.
+    /// Returns all counts since the start.
     pub(super) fn collect(&self) -> Collected {
         let Inner { rows, .. } = &*self.0;
         let mut all = Collected {

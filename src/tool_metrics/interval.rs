@@ -10,7 +10,7 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// One that begins now.
+    /// Makes an interval that begins now.
     pub(super) fn new(before: Collected) -> Self {
         Self {
             since: Instant::now(),

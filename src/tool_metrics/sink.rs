@@ -48,7 +48,7 @@ pub trait ToolSink: Send + Sync {
     fn happened(&self, series: Series) {}
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CallEnd<'a> {

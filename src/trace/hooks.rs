@@ -110,7 +110,7 @@ impl<Res: 'static, C: Classify<Res>> TraceHooks<Res> for DefaultHooks<C> {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 pub struct End<'a, Res> {
     pub(super) result: Option<Result<&'a Res, &'a ToolError>>,
     pub(super) failure: Option<ErrorKind>,

@@ -26,9 +26,9 @@ const MAX_WORD: usize = 64;
 const SHOWN: usize = 2;
 const MAX_WORDS: usize = 3;
 
-/// Why a value does not fit a schema: at most five validation errors, in the order of the check.
-/// `Display` joins them: `limit: is not of type "integer"; filters.0.op: is not one of "eq", "ne"
-/// or 2 others`.
+/// The reasons why a value does not fit a schema: at most five validation errors, in the order of
+/// the check. `Display` joins them: `limit: is not of type "integer"; filters.0.op: is not one of
+/// "eq", "ne" or 2 others`.
 ///
 /// They contain no value and no key that the schema does not name: such a key is `*`. Texts come
 /// from the schema alone, redacted and cut.
@@ -40,7 +40,8 @@ pub struct Misfits {
     more: bool,
 }
 
-/// Why one part of a value does not fit. Serialised as `{ "path", "keyword", "message" }`.
+/// The reason why one part of a value does not fit. Serialised as `{ "path", "keyword", "message"
+/// }`.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Misfit {
     path: String,
@@ -67,12 +68,12 @@ impl Misfits {
         found
     }
 
-    /// Of a value that was not searched.
+    /// Makes the error of a value that was not searched.
     pub(super) fn unknown() -> Self {
         Self::of_root("does not fit the schema")
     }
 
-    /// Of a value that the schema does not cover.
+    /// Makes the error of a value that the schema does not cover.
     pub(super) fn too_large() -> Self {
         Self::of_root("is too large to be checked")
     }
@@ -269,7 +270,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// Some of several values of the schema.
+/// Returns some of several values of the schema.
 fn one_of(options: &Value) -> String {
     let options = options.as_array().map_or(&[][..], Vec::as_slice);
     let shown = match options.len() {

@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    /// Why some of the schema, or all of it, is not looked at.
+    /// Returns why some of the schema, or all of it, is not checked.
     fn refusal(&self) -> Option<ConfigError> {
         match &self.schema {
             Err(error) => Some(error.clone()),

@@ -70,7 +70,7 @@ fn tells_a_reset(name: &str) -> bool {
     name.contains("limit") && words.any(|word| word == "reset") && !name.ends_with("-ms")
 }
 
-/// One limit, or several in a list, as Brave sends them: `Remaining: 0, 14523`, `Reset: 1,
+/// Reads one limit, or several in a list, as Brave sends them: `Remaining: 0, 14523`, `Reset: 1,
 /// 1419704`.
 fn of_header(headers: &HeaderMap, name: &str, clock: SystemTime) -> Vec<Limit> {
     let Some(resets) = joined(headers, name) else {

@@ -43,7 +43,7 @@ impl Loop {
         self.history.succeeded(call, 0, self.now, LIMITS)
     }
 
-    /// How many of these are let through before the first refusal.
+    /// Returns how many of these are let through before the first refusal.
     fn until_refused(&mut self, calls: impl IntoIterator<Item = u64>) -> usize {
         let mut calls = calls.into_iter();
         calls.position(|call| !self.fails(call)).expect("a refusal")
