@@ -11,7 +11,6 @@ mod identity;
 #[allow(dead_code, reason = "shared with the tests of the layers")]
 #[path = "../layers/kit.rs"]
 mod kit;
-mod mcp;
 mod readiness;
 mod routing;
 mod stack;

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
+    check::warn_of_misfit,
     circuit_breaker::CircuitBreakerLayer,
     retry::RetryPolicy,
     tool_metrics::Metrics,
@@ -361,4 +362,12 @@ async fn a_tool_that_is_not_listed_yet_has_its_own_schema() {
     };
     assert_eq!(refused("docs").await, ErrorKind::InvalidInput);
     assert_eq!(refused("odd").await, ErrorKind::Internal);
+}
+
+#[test]
+fn a_warning_of_a_misfit_is_redacted() {
+    let (trace, _guard) = Trace::begin();
+    warn_of_misfit(&ToolCall::new("weather").info(), &"found password=hunter2");
+    assert_eq!(trace.events("tool.misfit").len(), 1);
+    assert!(!trace.text().contains("hunter2"));
 }

@@ -14,11 +14,9 @@ mod fuzz;
 mod hostile;
 mod kit;
 mod layer;
-mod mcp;
 mod misfits;
 mod patterns;
 mod recursion;
-
 mod repair;
 mod schema;
 mod schemas;

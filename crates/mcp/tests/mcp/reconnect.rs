@@ -1,10 +1,9 @@
 //! A connection that is lost and made again, to a real server in this process (X8).
 
 use std::{
-    io::Write,
     pin::pin,
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -13,7 +12,6 @@ use std::{
 use expect_test::expect;
 use futures_util::future::join_all;
 use rmcp::ServiceExt as _;
-use serde_json::Value;
 use tokio::{
     sync::Notify,
     task::AbortHandle,
@@ -25,16 +23,14 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
-    event::TARGET,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
 };
 use tower_toolcall_mcp::{McpAnswer, McpNotifications, McpReconnect, McpService, McpTools};
-use tracing::{Dispatch, dispatcher::DefaultGuard};
-use tracing_subscriber::{fmt::format::FmtSpan, prelude::*};
+use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::server::Server;
+use crate::{log::Log, server::Server};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -842,51 +838,10 @@ async fn progress_and_cancellation_go_over_the_new_connection() {
     }
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Lines of this crate.
-    fn lines(&self) -> Vec<Value> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|line| line["target"] == TARGET)
-            .collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Sets who hears of this thread's events. While there is only one subscriber, an event that is
-/// first emitted on a thread without one is off for ever, on all threads: so there are two.
-fn hear(subscriber: impl Into<Dispatch>) -> DefaultGuard {
-    static OTHER: LazyLock<Dispatch> =
-        LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
-    LazyLock::force(&OTHER);
-    tracing::dispatcher::set_default(&subscriber.into())
-}
-
 /// Lost and made again: an event for each, and for attempts that fail.
 #[tokio::test(start_paused = true)]
 async fn what_becomes_of_the_connection_is_told() {
-    let log = Log::default();
-    let writer = log.clone();
-    let json = tracing_subscriber::fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_current_span(false)
-        .with_span_list(false)
-        .with_writer(move || writer.clone());
-    let _guard = hear(tracing_subscriber::registry().with(json));
-
+    let (log, _guard) = Log::begin();
     let lab = Lab::new(How::Takes(20));
     let leaf = lab.leaf();
     // However many calls are concerned.
@@ -951,17 +906,9 @@ async fn what_becomes_of_the_connection_is_told() {
 /// rmcp keeps the span in which it connects: it must not be the call's, which would never end.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_the_call_that_connects_ends_with_the_call() {
-    let log = Log::default();
-    let writer = log.clone();
-    let json = tracing_subscriber::fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_writer(move || writer.clone());
-    let _guard = hear(tracing_subscriber::registry().with(json));
+    let (log, _guard) = Log::with_spans(FmtSpan::CLOSE);
     let closed = |name: &str| {
-        let lines = log.lines();
-        let mut these = lines.iter().filter(|l| l["message"] == "close");
+        let mut these = log.events("close").into_iter();
         these.any(|l| l["span"]["name"] == name)
     };
 

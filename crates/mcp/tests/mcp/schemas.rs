@@ -2,7 +2,6 @@
 //! installs them.
 
 use std::{
-    path::PathBuf,
     process::Stdio,
     sync::{
         Arc, Mutex,
@@ -26,12 +25,15 @@ use tokio::{process::Command, time::timeout};
 use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, ModelText as _, ToolCall, ToolError,
-    check::{Check as _, CheckLayer, warn_of_misfit},
+    check::{Check as _, CheckLayer},
     validate::{Schemas, ValidateLayer},
 };
 use tower_toolcall_mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit};
 
-use crate::kit::Trace;
+use crate::{
+    log::Log,
+    real::{call, installed},
+};
 
 fn object(value: Value) -> JsonObject {
     value.as_object().unwrap().clone()
@@ -123,7 +125,7 @@ async fn schemas_follow_a_list_that_changes() {
 /// One bad schema is its tool's affair.
 #[tokio::test]
 async fn a_hostile_schema_in_a_list_leaves_the_other_tools_checked() {
-    let (trace, _guard) = Trace::begin();
+    let (log, _guard) = Log::begin();
     let again = json!({ "properties": { "a": { "allOf": [{ "$ref": "#/properties/a" }] } } });
     let honest = json!({ "required": ["city"] });
     let list = [tool("hostile", again), tool("weather", honest)];
@@ -132,9 +134,10 @@ async fn a_hostile_schema_in_a_list_leaves_the_other_tools_checked() {
     assert_eq!(tools.catalog().len(), 2);
     let refused = schemas.refused();
     assert_eq!((refused.len(), refused[0].0.as_str()), (1, "docs/hostile"));
-    let events = trace.events("tool.schema");
+    let events = log.events("tool.schema");
     assert_eq!(events.len(), 1);
-    assert!(events[0].contains("tool=hostile") && events[0].contains("unchecked=1"));
+    assert_eq!(events[0]["tool"], "hostile");
+    assert_eq!(events[0]["unchecked"], 1);
 
     let leaf = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
     let run = |name| {
@@ -199,14 +202,6 @@ fn outputs() -> Schemas {
     Catalog::new([weather, tool("other", json!({}))]).output_schemas()
 }
 
-#[test]
-fn a_warning_of_a_misfit_is_redacted() {
-    let (trace, _guard) = Trace::begin();
-    warn_of_misfit(&ToolCall::new("weather").info(), &"found password=hunter2");
-    assert_eq!(trace.events("tool.misfit").len(), 1);
-    assert!(!trace.text().contains("hunter2"));
-}
-
 /// X7: off, warn, report.
 #[test]
 fn structured_content_is_checked_against_the_output_schema() {
@@ -235,17 +230,17 @@ fn structured_content_is_checked_against_the_output_schema() {
         (OnMisfit::Report, missing(), false, true),
         (OnMisfit::Report, flagged(), false, false),
     ] {
-        let (trace, _guard) = Trace::begin();
+        let (log, _guard) = Log::begin();
         let checked = McpOutput::new(&outputs())
             .with_misfit(misfit)
             .check(&call, &answer);
         assert_eq!(checked.is_err(), refused, "{misfit:?} {answer:?}");
         assert_eq!(
-            trace.events("tool.misfit").len(),
+            log.events("tool.misfit").len(),
             usize::from(warns),
             "{misfit:?} {answer:?}"
         );
-        assert!(!trace.text().contains("marmalade"));
+        assert!(!log.text().contains("marmalade"));
         if let Err(why) = checked {
             expect![[r#"the structured content does not fit: degrees: is not of type "number""#]]
                 .assert_eq(&why.to_string());
@@ -273,15 +268,6 @@ async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
     assert_eq!(error.kind(), ErrorKind::Reported);
     expect![[r#"the structured content does not fit: root: "degrees" is a required property"#]]
         .assert_eq(error.message());
-}
-
-fn installed(path: &str) -> PathBuf {
-    let there = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).join(path);
-    assert!(
-        there.exists(),
-        "a server is not installed: run `tests/run --no-run` once"
-    );
-    there
 }
 
 fn everything() -> Command {
@@ -337,10 +323,6 @@ async fn served(
     };
     let limit = Duration::from_secs(60);
     timeout(limit, run).await.expect("it hangs")
-}
-
-fn call(tool: &str, arguments: Value) -> ToolCall {
-    ToolCall::new(tool).with_json(arguments).unwrap()
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 //! Servers that refuse, hang, die.
 
 use std::{
-    io::Write,
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
 
@@ -11,55 +10,23 @@ use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 use tower_toolcall::{ErrorKind, Execution, ToolCall};
 use tower_toolcall_mcp as mcp;
-use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::log::Log;
 
 use super::server::{Connection, Server, page, settle};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, subscriber.set_default())
-    }
-
-    fn of_ours(&self) -> Vec<serde_json::Value> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines
-            .filter(|line: &serde_json::Value| line["target"] == "tower_toolcall")
-            .collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Rule 9: the warning is redacted.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_that_fails_keeps_the_old_list_and_warns() {
     let server = Server::with(&["a"]);
     let connection = Connection::to(server.clone()).await;
-    let (log, _guard) = Log::start();
+    let (log, _guard) = Log::begin();
     server.refuses.store(true, SeqCst);
     server.add("b");
     connection.changed().await;
     assert_eq!(connection.names(), ["a"]);
 
-    let seen = log.of_ours();
+    let seen = log.lines();
     let [line] = &seen[..] else {
         panic!("{seen:?}")
     };
@@ -102,12 +69,12 @@ async fn a_server_that_changes_whenever_it_is_asked_is_asked_once_a_second() {
         let connection = Connection::to(server.clone()).await;
         server.refuses.store(refuses, SeqCst);
         server.tells.store(1000, SeqCst);
-        let (log, _guard) = Log::start();
+        let (log, _guard) = Log::begin();
         connection.announce().await;
         sleep(Duration::from_millis(10_500)).await;
         let asked = server.listed.load(SeqCst) - 1;
         assert_eq!(asked, 10, "{refuses}");
-        let warned = log.of_ours().len();
+        let warned = log.lines().len();
         assert_eq!(warned, if refuses { 10 } else { 0 });
         drop((_guard, connection));
         settle().await;
@@ -119,7 +86,7 @@ async fn a_server_that_changes_whenever_it_is_asked_is_asked_once_a_second() {
 async fn a_burst_that_fails_warns_twice() {
     let server = Server::with(&["a"]);
     let connection = Connection::to(server.clone()).await;
-    let (log, _guard) = Log::start();
+    let (log, _guard) = Log::begin();
     server.refuses.store(true, SeqCst);
     server.slow.store(1000, SeqCst);
     sleep(Duration::from_secs(2)).await;
@@ -127,7 +94,7 @@ async fn a_burst_that_fails_warns_twice() {
         connection.announce().await;
     }
     settle().await;
-    assert_eq!((server.listed.load(SeqCst), log.of_ours().len()), (3, 2));
+    assert_eq!((server.listed.load(SeqCst), log.lines().len()), (3, 2));
 }
 
 /// After a reconnection the old server hangs, and the new one's change came while it did.
@@ -247,11 +214,11 @@ async fn a_list_ends_where_its_cursor_repeats() {
             });
         // The first page last.
         *server.pages.lock().unwrap() = pages.rev().collect();
-        let (log, _guard) = Log::start();
+        let (log, _guard) = Log::begin();
         connection.tools.refresh(connection.peer()).await.unwrap();
         assert_eq!(server.listed.load(SeqCst) - 1, asked, "{cursors:?}");
         assert_eq!(connection.names(), ["x", "y", "z"][..asked], "{cursors:?}");
-        let lines = log.of_ours();
+        let lines = log.lines();
         assert_eq!(lines.len(), 1, "{cursors:?}");
         assert_eq!(lines[0]["message"], "tool.stale_list");
         assert_eq!(lines[0]["server"], "docs");
