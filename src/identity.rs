@@ -9,10 +9,10 @@
 //! | method | `ServiceBuilderExt::tool_identity` |
 //!
 //! `charge` of the server `pay`, `pay__charge` of the server `pay`, and `pay__charge` alone are one
-//! tool. Layers that keep state for each tool (a circuit breaker, the gate of a rate limit, a row
-//! of metrics) know tools by the names on the call. So names are resolved outside of them, by a
-//! table that knows the tools: the `Router` of the stack, a list of an MCP
-//! server's tools, or anything that implements [`Resolve`].
+//! tool. Layers that keep state for each tool (a circuit breaker, a cooldown, a row of metrics)
+//! know tools by the names on the call. So names are resolved outside of them, by a table that
+//! knows the tools: the `Router` of the stack, a list of an MCP server's tools, or anything that
+//! implements [`Resolve`].
 //!
 //! - Inside the layer [`ToolCall::server`](crate::ToolCall::server) and
 //!   [`ToolCall::tool`](crate::ToolCall::tool) are the server and the tool's own name. Tools of the

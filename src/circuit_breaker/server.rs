@@ -207,7 +207,8 @@ impl Machine {
         is_spared && self.window.verdict(&self.rules.trip, self.now).is_some()
     }
 
-    /// Closes the breaker after an answer, whenever its call began. What began before and fails is stale.
+    /// Closes the breaker after an answer, whenever its call began. Failures of calls that began
+    /// before are stale.
     fn answered(&mut self) {
         if !self.is_as_new() {
             self.force(BreakerState::Closed, TransitionReason::Forced);

@@ -1,5 +1,4 @@
-//! A layer that stops a caller, a model as a rule, that makes the same failing call again and
-//! again.
+//! A layer that refuses calls that a model repeats although they keep failing.
 //!
 //! | | |
 //! |---|---|
@@ -106,15 +105,13 @@
 //!   anew: an edit between two runs of the same tests may have changed what the tests say. A
 //!   success without news changes nothing for others, so a loop of several calls (read, edit, read,
 //!   edit) is found as well. A call that succeeds as often in a row with the same answer, with
-//!   nothing new in between, is the event `tool.repeated` and passes. Answers are compared by a
-//!   hash: text, JSON, and [known](crate::answer::KnownAnswer) types, such as those of MCP and HTTP
-//!   tools;
-//!   answers of other types all count as equal. Those with
-//!   an equal beginning count as equal, too: the first 16 KiB are compared, and the length of a
-//!   text. Of MCP's results the content, the structured content and `isError` are compared, `_meta`
-//!   is not; of answers over HTTP the status and the body, headers are not.
-//!   An answer with a clock or a new id in it is news each time. Switch this off for such a tool by
-//!   [`with_tool`](RepeatGuardBuilder::with_tool).
+//!   nothing new in between, is the event `tool.repeated` and passes.
+//! - **Answers are compared by a hash**: text, JSON, and [known](crate::answer::KnownAnswer) types,
+//!   such as those of MCP and HTTP tools. Answers of other types all count as equal. So do answers
+//!   with an equal beginning: the first 16 KiB are compared, and the length of a text. Of MCP's
+//!   results the content, the structured content and `isError` are compared, `_meta` is not; of
+//!   answers over HTTP the status and the body, headers are not. An answer with a clock or a new id
+//!   in it is news each time: exempt such a tool by [`with_tool`](RepeatGuardBuilder::with_tool).
 //! - **It fails with another error, or with other arguments**: this is counted by itself. Errors
 //!   are compared by kind and message; answers that the classifier takes for errors by kind alone,
 //!   because their text is not known here. If such answers of a tool make progress, exempt it

@@ -8,10 +8,10 @@
 //! | the caller sees | [`Timeout`](crate::ErrorKind::Timeout) |
 //! | method | `ServiceBuilderExt::tool_timeout` |
 //!
-//! A call that answers in time passes unchanged. One that does not ends with
-//! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped at that moment,
-//! which cancels the work below. A call that used more than 80 % of its time is
-//! reported as slow, even if it succeeded. Dropping the response future drops the inner one.
+//! A call that answers in time passes unchanged. A later one ends with
+//! [`ErrorKind::Timeout`](crate::ErrorKind::Timeout): its inner future is dropped immediately,
+//! which cancels inner work. A call that used more than 80 % of its time is reported as slow, even
+//! if it succeeded. Dropping the response future drops the inner one.
 //!
 //! # Example
 //!
