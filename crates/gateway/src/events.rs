@@ -47,7 +47,7 @@ fn is_shown(m: &Metadata<'_>) -> bool {
     is_ours && *m.level() <= Level::INFO
 }
 
-/// All of events, and of spans what is not in their events.
+/// Prints all fields of events, and those fields of spans that their events lack.
 struct Terse;
 
 impl<'w> FormatFields<'w> for Terse {

@@ -58,7 +58,7 @@ const FIRST: Duration = Duration::from_secs(10);
 pub(crate) struct Gateway {
     pub(crate) options: Options,
     upstreams: Vec<Upstream>,
-    /// Who goes on trying to start a server, and who tells clients that one has come or gone.
+    /// The tasks that keep trying to start servers, and those that notify clients of changes.
     beside: JoinSet<()>,
     router: Router<McpAnswer>,
     handler: GatewayHandler,
@@ -185,10 +185,12 @@ impl Gateway {
             .layer(from_fn_with_state(calls, in_flight::bound))
             .merge(pages)
             .layer(from_fn_with_state(hosts, hosts::check))
-            // By the address: a client whose arguments fail opens no breaker for others.
+            // With the address, so that a client with failing arguments opens no breaker for
+            // others.
             .into_make_service_with_connect_info::<SocketAddr>();
 
-        // Else the second part of each answer waits 40 ms until the client acknowledges the first.
+        // Otherwise the second part of each answer waits 40 ms until the client acknowledges the
+        // first.
         let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
         let closed = CancellationToken::new();
         let serve =

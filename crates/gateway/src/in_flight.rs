@@ -1,4 +1,4 @@
-//! The bound of calls in flight. Calls whose bodies are being read count: bodies take memory.
+//! The bound of calls in flight. A call counts while its body is read, because bodies take memory.
 
 use std::sync::Arc;
 

@@ -33,8 +33,8 @@ pub(crate) struct Options {
     pub(crate) sessions: usize,
     /// Runs at most so many calls at a time
     ///
-    /// Calls whose bodies are being read count as well. Others are refused with 503, before their
-    /// bodies are read. A call takes up to 13 MB beside its strings.
+    /// A call counts from the beginning of its body. Further calls are refused with 503, before
+    /// their bodies are read. A call takes up to 13 MB beside its strings.
     #[arg(
         long,
         env = "GATEWAY_CALLS",

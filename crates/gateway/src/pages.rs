@@ -31,7 +31,7 @@ pub(crate) fn pages(
         // Health is learnt from calls, and there may be none for a server that was never there.
         let all_there = servers.iter().all(|s| s.state == Availability::Available)
             && upstreams.iter().all(|u| u.service.is_connected());
-        // A server that is away is no reason to take the gateway out: its other tools work.
+        // A missing server does not take the gateway out of service, because its other tools work.
         let (status, word) = match draining.load(SeqCst) {
             true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             false if all_there => (StatusCode::OK, "ok"),

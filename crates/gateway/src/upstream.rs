@@ -143,7 +143,7 @@ impl FromStr for Server {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, command) = text.split_once('=').ok_or("there is no `=`")?;
+        let (name, command) = text.split_once('=').ok_or("`=` is missing")?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         // The router splits `{name}__{tool}` at the first two underscores.
         if name.is_empty() || !name.chars().all(is_plain) || format!("{name}_").contains("__") {

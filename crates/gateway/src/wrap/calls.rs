@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
-/// Marks a call whose arguments are not an object.
+/// Marks a call with arguments that are not an object.
 #[derive(Clone)]
 struct Unfit;
 
@@ -145,7 +145,7 @@ fn refuse_unfit(
     })
 }
 
-/// The leaf: sends a call to the server.
+/// The innermost service: sends a call to the server.
 async fn ask(server: Arc<Server>, call: ToolCall) -> Result<Answer, ToolError> {
     let request = call.extensions().get::<Arc<Request>>();
     let request = request

@@ -36,17 +36,17 @@ const MAX_ID: usize = 1024;
 /// The longest value that is read beside the name and the arguments of a call.
 const MAX_VALUE: usize = 64 << 10;
 
-/// The code of JSON-RPC for what is no JSON.
+/// The JSON-RPC code for input that is not JSON.
 const PARSE_ERROR: i32 = -32700;
-/// The code of JSON-RPC for what is no message.
+/// The JSON-RPC code for JSON that is not a message.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-/// The code of JSON-RPC for parameters that cannot be read.
+/// The JSON-RPC code for unreadable parameters.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
-/// The code of JSON-RPC that says least.
+/// The most general JSON-RPC code.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 
-/// The members of a message that are read. A request has an id and a method, a notification no id,
-/// an answer no method. The answer to a message that could not be read has neither.
+/// The members of a message that are read. A request has an id and a method, a notification has no
+/// id, an answer no method. The answer to an unreadable message has neither.
 #[derive(Deserialize)]
 pub(crate) struct Head<'a> {
     #[serde(borrow)]
@@ -62,7 +62,7 @@ pub(crate) struct Head<'a> {
     pub(crate) error: Option<&'a RawValue>,
 }
 
-/// What is read of the parameters of some methods, as compact JSON.
+/// The parameters of some methods that are read, as compact JSON.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Params {
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for Names<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object whose members have one meaning")
+        f.write_str("an object without repeated members")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Names<'_> {
 }
 
 impl<'a> Head<'a> {
-    /// `None` if the line is no message.
+    /// Reads a line. `None` if it is not a message.
     pub(crate) fn of(line: &'a str) -> Option<Self> {
         let members = ["jsonrpc", "id", "method", "params", "result", "error"];
         let head: Self = object(line, &members)?;
@@ -158,12 +158,12 @@ pub(crate) fn new_id() -> Id {
     format!(r#""{}""#, new_name())
 }
 
-/// Whether an answer is no error.
+/// Returns whether an answer is a result, not an error.
 pub(crate) fn is_result(answer: &Line) -> bool {
     Head::of(answer).is_some_and(|head| head.result.is_some())
 }
 
-/// The id that some peers take for the same: `"7"` for `7`, and `7` for `"7"`.
+/// Returns the id that some peers treat as equal: `"7"` for `7`, and `7` for `"7"`.
 pub(crate) fn other_form(id: &Id) -> Id {
     match id.strip_prefix('"').and_then(|id| id.strip_suffix('"')) {
         Some(number) => number.to_owned(),
@@ -176,15 +176,15 @@ pub(crate) fn answer(id: &str, part: &str, json: &str) -> Line {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"{part}":{json}}}"#)
 }
 
-/// The answer to what is no message.
+/// Returns the answer to a line that is not a message.
 pub(crate) fn no_message(line: &str) -> Line {
     match serde_json::from_str::<IgnoredAny>(line) {
-        Ok(_) => failure("null", INVALID_REQUEST, "this is no message of JSON-RPC"),
-        Err(_) => failure("null", PARSE_ERROR, "this is no JSON"),
+        Ok(_) => failure("null", INVALID_REQUEST, "this is not a JSON-RPC message"),
+        Err(_) => failure("null", PARSE_ERROR, "this is not JSON"),
     }
 }
 
-/// The answer with an error of ours.
+/// Returns an answer with our own error.
 pub(crate) fn failure(id: &str, code: i32, message: &str) -> Line {
     let error = json!({ "code": code, "message": message });
     answer(id, "error", &error.to_string())
@@ -202,7 +202,7 @@ pub(crate) fn cancelled(id: &Id, said: &str) -> Line {
     json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
 }
 
-/// The same request or answer under another id.
+/// Returns the request or answer with another id.
 pub(crate) fn under_id(message: &str, id: &Id) -> Line {
     let members: Result<BTreeMap<String, &RawValue>, _> = serde_json::from_str(message);
     let mut members = members.unwrap_or_default();
@@ -210,8 +210,8 @@ pub(crate) fn under_id(message: &str, id: &Id) -> Line {
     serde_json::to_string(&members).unwrap_or_default()
 }
 
-/// The next line with anything in it; `None` at the end. What is no UTF-8 is replaced, so that
-/// everybody can read the rest.
+/// Returns the next line that is not empty; `None` at the end. Bytes that are not UTF-8 are
+/// replaced, so that all peers can read the rest.
 pub(crate) async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
     loop {
         let mut line = Vec::new();

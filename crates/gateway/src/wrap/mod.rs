@@ -1,11 +1,11 @@
 //! `gateway wrap -- COMMAND`: one word before the command of any stdio server.
 //!
-//! The messages are not parsed and written anew, as a gateway to many servers has to: with one
-//! client and one server each message passes as it came, whatever MCP it is of. Only `tools/call`
-//! goes through the stack: its leaf sends the client's own line, and the answer has the server's
-//! own result. [`server`] is the server as its client sees it, [`process`] one process of it,
-//! [`restart`] how the next one comes to be, [`session`] what that has to know, [`requests`] what
-//! the client has asked, [`calls`] the stack.
+//! A gateway to many servers must parse and rewrite messages. Here, with one client and one server,
+//! each message passes unchanged, whatever its revision of MCP. Only `tools/call` goes through the
+//! stack: the tool service sends the client's own line, and the answer has the server's own result.
+//! [`server`] is the server as its client sees it, [`process`] one process of it, [`restart`]
+//! starts the next one, [`session`] has the state for that, [`requests`] the open requests of the
+//! client, [`calls`] the stack.
 
 mod calls;
 mod message;
@@ -156,8 +156,8 @@ async fn listen(requests: &Arc<Requests>, server: &Server, client: &Queue) {
 
 /// # Errors
 ///
-/// The answer, if it is no message, or a request that is refused. The line goes no further: a
-/// server could read a call in it.
+/// The answer to a line that is not a message, or to a refused request. The server does not get the
+/// line, because it could read a call in it.
 async fn hear(requests: &Arc<Requests>, server: &Server, line: Line) -> Result<(), Line> {
     let Some(head) = Head::of(&line) else {
         return Err(message::no_message(&line));

@@ -1,4 +1,4 @@
-//! What the command line and the file say.
+//! The options of the command line and the file.
 
 use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use toml::{Table, Value};
 use tower_toolcall::settings::Settings;
 
-/// What is not in a file. One that names a preset begins with that instead.
+/// The values that a file does not set. A file with a preset begins with that instead.
 const DEFAULTS: &str = r#"
 preset = "gateway"          # one attempt; a breaker for 5 failures in a row
 

@@ -48,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) stop: CancellationToken,
     /// That of the calls which end with it.
     pub(crate) outage: Outage,
-    /// It has ended.
+    /// The process has ended.
     pub(crate) ended: CancellationToken,
     status: OnceLock<ExitStatus>,
 }
@@ -141,7 +141,7 @@ impl Process {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it takes the client's requests.
+    /// Returns whether the process takes the client's requests.
     pub(crate) fn is_ready(&self) -> bool {
         let open = self.open();
         open.is_ready && !open.is_over
@@ -204,7 +204,7 @@ impl Process {
         answer.recv().await
     }
 
-    /// Whether an answer was still awaited.
+    /// Forgets a request. Returns whether its answer was still awaited.
     pub(crate) fn forget(&self, id: &Id) -> bool {
         let mut open = self.open();
         let Some(wait) = open.asked.remove(id) else {
@@ -306,7 +306,7 @@ impl Process {
     }
 }
 
-/// Whether two ids or tokens are one to some peers.
+/// Returns whether some peers treat two ids or tokens as equal.
 fn is_same(a: &Id, b: &Id) -> bool {
     a == b || *a == message::other_form(b)
 }

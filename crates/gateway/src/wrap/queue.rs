@@ -37,7 +37,7 @@ pub(crate) fn queue() -> (Queue, Waiting) {
 }
 
 impl Queue {
-    /// Waits while there is no room. What nobody takes out any more is lost.
+    /// Sends a message after waiting for room. It is lost if the receiver has stopped.
     pub(crate) async fn send(&self, line: Line) {
         let room = Arc::clone(&self.room).acquire_many_owned(kib(&line, ROOM));
         if let Ok(room) = room.await {
@@ -45,14 +45,14 @@ impl Queue {
         }
     }
 
-    /// Does not wait: if there is no room, the message is lost.
+    /// Sends a message without waiting: without room it is lost.
     pub(crate) fn try_send(&self, line: Line) {
         if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(kib(&line, ROOM)) {
             let _ = self.to.send((line, room));
         }
     }
 
-    /// No message comes after those that were sent before.
+    /// Ends the queue after the messages that were sent before.
     pub(crate) async fn close(&self) {
         self.send(Line::new()).await;
     }
@@ -62,13 +62,13 @@ impl Queue {
         let _ = self.room.acquire().await;
     }
 
-    /// Until nobody takes messages out any more.
+    /// Waits until the receiver stops.
     pub(crate) async fn closed(&self) {
         self.to.closed().await;
     }
 }
 
-/// How many KiB of a room a message takes.
+/// Returns how many KiB of a room a message takes.
 pub(crate) fn kib(line: &Line, room: u32) -> u32 {
     u32::try_from(line.len() / 1024 + 1).map_or(room, |size| size.min(room))
 }

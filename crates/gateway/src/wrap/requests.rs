@@ -1,4 +1,4 @@
-//! What the client has asked, until it is answered.
+//! The requests of the client, until their answers.
 
 use std::{
     collections::HashMap,
@@ -45,11 +45,11 @@ pub(crate) struct Request {
     /// By which the server reports progress of a call.
     pub(crate) progress_token: Option<Id>,
     _room: OwnedSemaphorePermit,
-    /// Whether it was sent before.
+    /// The request was sent before.
     is_sent: AtomicBool,
-    /// The client does not wait for the answer any more.
+    /// The client no longer waits for the answer.
     pub(crate) cancelled: CancellationToken,
-    /// How it has said so.
+    /// The line by which the client has cancelled.
     cancellation: OnceLock<Line>,
 }
 

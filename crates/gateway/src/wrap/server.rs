@@ -31,12 +31,12 @@ use super::{
 pub(crate) struct Server {
     pub(super) command: Vec<OsString>,
     pub(super) client: Queue,
-    /// Whether a process that has ended is replaced.
+    /// A process that has ended is replaced.
     pub(super) restarts: bool,
     state: Mutex<State>,
     /// Held while a process is started.
     pub(super) starts: Arc<tokio::sync::Mutex<Starts>>,
-    /// Whether the last process has answered a request of the client's.
+    /// The last process has answered a request of the client.
     pub(super) has_answered: AtomicBool,
     /// No process is started any more.
     pub(super) closing: CancellationToken,
@@ -45,9 +45,9 @@ pub(crate) struct Server {
 }
 
 pub(super) struct State {
-    /// The one that was started last.
+    /// The process that was started last.
     pub(super) process: Arc<Process>,
-    /// That of the last process that was of use.
+    /// The outage of the last useful process.
     pub(super) outage: Outage,
     pub(super) session: Session,
 }
@@ -118,7 +118,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If there is no process, or it has ended before it answered.
+    /// If the process is missing, or has ended before it answered.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         request: &Arc<Request>,
@@ -142,7 +142,7 @@ impl Server {
         Ok(answer)
     }
 
-    /// The client answers. Its answer to a process that has ended is for nobody.
+    /// Passes on an answer of the client. An answer to a process that has ended is dropped.
     pub(crate) async fn reply(&self, id: &Id, line: Line) {
         let process = self.last();
         match process.answered_by_client(id) {
@@ -157,7 +157,7 @@ impl Server {
         self.pass(line).await;
     }
 
-    /// What needs no answer.
+    /// Passes on a message that needs no answer.
     pub(crate) async fn pass(&self, line: Line) {
         if let Some(process) = self.current() {
             process.to.send(line).await;
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// A request on its way. Dropped before its answer has come, the server is told.
+/// A request on its way. Dropping it before its answer cancels it at the server.
 struct GivenUp<'a> {
     server: &'a Arc<Server>,
     process: &'a Arc<Process>,
@@ -240,7 +240,7 @@ impl Server {
         let client = &self.client;
         let Some(head) = Head::of(&line) else {
             return warn!(
-                "the MCP server has written what is no message to its stdout: {}",
+                "the MCP server has written a line to its stdout that is not a message: {}",
                 excerpt(&line)
             );
         };
@@ -277,7 +277,7 @@ impl Server {
     }
 }
 
-/// What can be shown of a line that is no message.
+/// Returns the beginning of a line that is not a message, redacted.
 fn excerpt(line: &str) -> String {
     let text: String = line.chars().take(2000).collect();
     redact_text(&text).chars().take(200).collect()

@@ -1,4 +1,4 @@
-//! What a new process has to know.
+//! The state that a new process gets.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::{
     requests::Request,
 };
 
-/// How many subscriptions are made anew.
+/// The most subscriptions that are repeated.
 const MAX_SUBSCRIPTIONS: usize = 1000;
 
-/// What a process has granted that the next one has to know.
+/// The grants of a process that the next one must know.
 #[derive(Clone, Default)]
 pub(crate) struct Session {
     pub(crate) initialize: Option<(Id, Line)>,
@@ -38,7 +38,7 @@ impl Session {
         }
     }
 
-    /// The requests whose effect lasts.
+    /// Returns the requests with a lasting effect.
     pub(crate) fn lasting(&self) -> impl Iterator<Item = &Line> {
         self.level.iter().chain(self.subscriptions.values())
     }

@@ -119,7 +119,7 @@ async fn wrong_values_are_errors_that_name_the_option() {
 #[tokio::test]
 async fn wrong_servers_are_errors_that_name_what_is_wrong() {
     for (servers, wrong) in [
-        (&["time"][..], "there is no `=`"),
+        (&["time"][..], "`=` is missing"),
         (&["=npx time"], "NAME takes"),
         (&["my time=npx time"], "NAME takes"),
         (&["my__time=npx time"], "NAME takes"),

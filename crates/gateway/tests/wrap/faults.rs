@@ -224,7 +224,7 @@ async fn what_is_no_message_is_said_and_reaches_nobody() {
         "after garbage"
     );
     client
-        .until_said("has written what is no message to its stdout: Listening; password=")
+        .until_said("has written a line to its stdout that is not a message: Listening; password=")
         .await;
     assert!(!client.said().contains("hunter2"), "{}", client.said());
 }
