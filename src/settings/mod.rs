@@ -233,6 +233,19 @@
 //! | `base`, `cap`, breaker settings of `tools.x` | nowhere: they are for all tools. In code [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool) |
 //! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `ToolManifest` of the crate `tower-toolcall-http`. Settings say what an operator decides about a tool, not what it sends |
 //!
+//! # Sections that other crates read
+//!
+//! A file has all settings of a program, and so has the check. These sections are read by a
+//! function of the crate that needs them. It takes `&Settings`, and its errors name the key or the
+//! variable.
+//!
+//! | section | is read by |
+//! |---|---|
+//! | `[http]` | `HttpTool::with_settings` of `tower-toolcall-http` |
+//! | `[poll]` | `ToolManifest::poll_layer_with` of `tower-toolcall-http`, or [`Settings::poll_layer`] |
+//! | `[token]` | `token::layer_from_settings` of `tower-toolcall-http` |
+//! | `[shared]` | `SharedState::from_settings` of `tower-toolcall-redis` |
+//!
 //! # Defaults give way
 //!
 //! Only explicit settings contradict each other: those of a file, of a variable, or in code with
