@@ -274,3 +274,7 @@ impl<S> fmt::Debug for SharedState<S> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
