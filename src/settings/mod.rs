@@ -242,7 +242,7 @@
 //! | section | is read by |
 //! |---|---|
 //! | `[http]` | `HttpTool::with_settings` of `tower-toolcall-http` |
-//! | `[poll]` | `ToolManifest::poll_layer_with` of `tower-toolcall-http`, or [`Settings::poll_layer`] |
+//! | `[poll]` | [`Settings::poll_layer`], `ToolManifest::poll_layer_with` of the same crate |
 //! | `[token]` | `token::layer_from_settings` of `tower-toolcall-http` |
 //! | `[shared]` | `SharedState::from_settings` of `tower-toolcall-redis` |
 //!
