@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 use tower_toolcall::event::TARGET;
-use tracing::subscriber::DefaultGuard;
+use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{fmt::format::FmtSpan, util::SubscriberInitExt as _};
 
 use crate::observers::listen;
@@ -24,12 +24,18 @@ impl Log {
     /// Records these events of spans, too.
     pub(crate) fn with_spans(spans: FmtSpan) -> (Self, DefaultGuard) {
         listen();
+        // Spans have their fields where DEBUG is enabled.
+        let level = match spans {
+            FmtSpan::NONE => Level::INFO,
+            _ => Level::DEBUG,
+        };
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
             .json()
             .flatten_event(true)
             .with_span_events(spans)
+            .with_max_level(level)
             .with_writer(move || writer.clone())
             .finish();
         (log, subscriber.set_default())

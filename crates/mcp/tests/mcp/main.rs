@@ -19,5 +19,6 @@ mod restart;
 mod router;
 mod schemas;
 mod server;
+mod stdio;
 mod task;
 mod wire;

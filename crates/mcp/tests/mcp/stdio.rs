@@ -2,10 +2,9 @@
 //! `@modelcontextprotocol/server-everything`, which `tests/run` installs.
 //!
 //! Real time, and a server of its own for each test.
-#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 use std::{
-    io::Write,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,9 +22,10 @@ use tower_toolcall_mcp::McpClassifier;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use self::example::{LONG, Server, Tools, Way, installed, stack};
+use crate::log::Log;
 
 #[allow(dead_code, reason = "the transcript is the example's alone")]
-#[path = "../examples/mcp_stdio.rs"]
+#[path = "../../examples/mcp_stdio.rs"]
 mod example;
 
 /// A server, the stack around it, and all that went over the wire.
@@ -43,7 +43,6 @@ async fn bench(test: impl AsyncFnOnce(&mut Bench)) {
 
 /// The same with a breaker that is told by another classifier.
 async fn bench_with(classifier: McpClassifier, test: impl AsyncFnOnce(&mut Bench)) {
-    trace();
     let breaker = CircuitBreakerLayer::builder()
         .with_classifier(classifier)
         .build()
@@ -121,44 +120,6 @@ fn echo(message: &str) -> ToolCall {
 fn long(ms: u32, steps: u32) -> ToolCall {
     let arguments = json!({ "duration": f64::from(ms) / 1000.0, "steps": steps });
     call(LONG, arguments)
-}
-
-/// What the whole process has traced. The call's id tells which test it is from.
-fn trace() -> &'static Trace {
-    static TRACE: OnceLock<Trace> = OnceLock::new();
-    TRACE.get_or_init(|| {
-        let trace = Trace::default();
-        let writer = trace.clone();
-        tracing_subscriber::fmt()
-            // Spans have their fields where DEBUG is listened to.
-            .with_max_level(tracing::Level::DEBUG)
-            .with_ansi(false)
-            .with_span_events(FmtSpan::CLOSE)
-            .with_writer(move || writer.clone())
-            .init();
-        trace
-    })
-}
-
-#[derive(Clone, Default)]
-struct Trace(Arc<Mutex<Vec<u8>>>);
-
-impl Trace {
-    /// The lines of the call with this id.
-    fn of(&self, id: &str) -> String {
-        let all = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let these: Vec<&str> = all.lines().filter(|line| line.contains(id)).collect();
-        these.join("\n")
-    }
-}
-
-impl Write for Trace {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[tokio::test]
@@ -361,20 +322,24 @@ async fn refused_arguments_open_no_breaker_where_flagged_results_count() {
 /// E6, O1.
 #[tokio::test]
 async fn mistakes_are_reported_to_observers() {
+    let (log, _guard) = Log::with_spans(FmtSpan::CLOSE);
+    let of = |id: &str| {
+        let mut lines = log.lines();
+        lines.retain(|line| line.to_string().contains(id));
+        let closed = lines.iter().find(|line| line["message"] == "close");
+        let error = closed.unwrap()["span"]["error.type"].clone();
+        let ended = |name: &str| lines.iter().any(|line| line["message"] == name);
+        (ended("tool.success"), ended("tool.failure"), error)
+    };
     bench(async |bench| {
         for ((call, _), id) in mistakes().into_iter().zip(["call-m1", "call-m2"]) {
             let result = bench.run(call.with_id(id)).await.unwrap();
             let outcome = McpClassifier::new().classify(Ok(&result));
             assert_eq!(outcome, Outcome::mistake());
-            let seen = trace().of(id);
-            assert!(seen.contains(": tool.failure "), "{seen}");
-            assert!(seen.contains("error.type=\"tool_error\""), "{seen}");
-            assert!(!seen.contains(": tool.success "), "{seen}");
+            assert_eq!(of(id), (false, true, json!("tool_error")));
         }
         bench.run(echo("hi").with_id("call-ok")).await.unwrap();
-        let seen = trace().of("call-ok");
-        assert!(seen.contains(": tool.success "), "{seen}");
-        assert!(!seen.contains("error.type=\""), "{seen}");
+        assert_eq!(of("call-ok"), (true, false, Value::Null));
     })
     .await;
 }
