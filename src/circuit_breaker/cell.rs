@@ -31,7 +31,7 @@ use crate::{
     call::CallInfo,
     event::transition::{BreakerState, Transition},
     kit::{
-        registry::Keep,
+        registry::Eviction,
         share::{NoRoom, Units},
     },
 };
@@ -140,10 +140,10 @@ impl Kept {
         self.principals.record(call, end, now, rules, places)
     }
 
-    /// Returns how much harm it would do to forget this breaker.
-    pub(super) fn keep(&mut self) -> Keep {
-        let of_principals = self.principals.keep(self.machine.now);
-        self.machine.keep(self.used).max(of_principals)
+    /// Returns whether this breaker may be evicted.
+    pub(super) fn eviction(&mut self) -> Eviction {
+        let of_principals = self.principals.eviction(self.machine.now);
+        self.machine.eviction(self.used).max(of_principals)
     }
 
     /// Returns the calls to wake, if something has changed that they wait for.

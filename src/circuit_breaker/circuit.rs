@@ -30,7 +30,7 @@ use crate::{
     },
     flow::Abandoned,
     kit::{
-        registry::{Evict, Keep, WeakRegistry},
+        registry::{Evict, Eviction, WeakRegistry},
         share::Units,
     },
     outcome::{Count, Outcome},
@@ -238,10 +238,10 @@ impl Circuit {
 impl Evict for Circuit {
     const IS_KNOWN: bool = false;
 
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         match self.watchers.get() {
-            Some(watchers) if watchers.receiver_count() > 0 => Keep::Always,
-            _ => self.peek(Kept::keep).unwrap_or(Keep::IfUsed),
+            Some(watchers) if watchers.receiver_count() > 0 => Eviction::Forbidden,
+            _ => self.peek(Kept::eviction).unwrap_or(Eviction::Free),
         }
     }
 }

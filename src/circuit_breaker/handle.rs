@@ -41,10 +41,10 @@ pub struct CircuitBreakerHandle {
 impl CircuitBreakerHandle {
     /// Returns the breaker of a call, for the call to keep until it has ended.
     #[inline]
-    pub(crate) fn keep(&self, call: &CallInfo) -> Breaker {
+    pub(crate) fn breaker_for(&self, call: &CallInfo) -> Breaker {
         Breaker(
             self.circuits
-                .keep(call, || Circuit::new(&self.shared, false)),
+                .entry(call, || Circuit::new(&self.shared, false)),
         )
     }
 

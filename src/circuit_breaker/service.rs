@@ -48,7 +48,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
     #[inline(always)]
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Entrant<C>, ToolError> {
         let info = call.info();
-        let breaker = self.breakers.keep(&info);
+        let breaker = self.breakers.breaker_for(&info);
         let entrant = Entrant {
             // It is admitted later.
             admitted: Admitted {

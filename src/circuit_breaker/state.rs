@@ -18,7 +18,7 @@ use crate::{
         availability::Reason,
         transition::{BreakerState, OpenCause, Transition, TransitionReason},
     },
-    kit::registry::Keep,
+    kit::registry::Eviction,
 };
 
 #[derive(Debug, Default)]
@@ -380,18 +380,18 @@ impl Machine {
         }
     }
 
-    /// Returns how much harm it would do to forget it, if it was last used at `used`.
-    pub(super) fn keep(&mut self, used: Duration) -> Keep {
+    /// Returns whether the breaker, last used at `used`, may be evicted.
+    pub(super) fn eviction(&mut self, used: Duration) -> Eviction {
         const LONG: Duration = Duration::from_secs(3600);
         let (is_as_new, is_overdue) = (self.is_as_new(), self.is_overdue());
         let is_over = |since: Duration| self.now >= since.saturating_add(LONG);
         match self.state {
-            BreakerState::Open if is_over(self.probe_from) => Keep::IfPossible,
-            BreakerState::HalfOpen if is_over(used) => Keep::IfPossible,
-            BreakerState::Closed if is_as_new => Keep::IfUsed,
-            BreakerState::Closed if is_overdue && !is_over(used) => Keep::Always,
-            BreakerState::Closed => Keep::IfPossible,
-            _ => Keep::Always,
+            BreakerState::Open if is_over(self.probe_from) => Eviction::Costly,
+            BreakerState::HalfOpen if is_over(used) => Eviction::Costly,
+            BreakerState::Closed if is_as_new => Eviction::Free,
+            BreakerState::Closed if is_overdue && !is_over(used) => Eviction::Forbidden,
+            BreakerState::Closed => Eviction::Costly,
+            _ => Eviction::Forbidden,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::{
     call::CallInfo,
     event::transition::{BreakerState, Transition},
     kit::{
-        registry::{Keep, WeakRegistry},
+        registry::{Eviction, WeakRegistry},
         share::{NoRoom, Room, Units},
     },
     lock::lock,
@@ -169,11 +169,11 @@ impl Principals {
         Ok(transition)
     }
 
-    /// Returns how much harm it would do to forget them.
-    pub(super) fn keep(&mut self, now: Duration) -> Keep {
-        let keep = |own: &mut Own| own.machine.at(now).keep(own.last).max(Keep::IfPossible);
-        let keep = self.circuits.values_mut().map(keep).max();
-        keep.unwrap_or(Keep::IfUsed)
+    /// Returns whether they may be evicted with their breaker.
+    pub(super) fn eviction(&mut self, now: Duration) -> Eviction {
+        let eviction = |own: &mut Own| own.machine.at(now).eviction(own.last).max(Eviction::Costly);
+        let eviction = self.circuits.values_mut().map(eviction).max();
+        eviction.unwrap_or(Eviction::Free)
     }
 
     /// The principals that are refused, in the order of their names.

@@ -24,7 +24,7 @@ use crate::{
     kit::{
         limit,
         per_tool::PerTool,
-        registry::{Entry, Evict, Keep},
+        registry::{Entry, Evict, Eviction},
     },
 };
 
@@ -42,7 +42,7 @@ impl<Res> Gate<Res> for ConcurrencyLimitHandle {
         self.settings.tools.look(call);
         let entry = self
             .registry
-            .keep(&info, || KeyLimit::new(&self.settings, call));
+            .entry(&info, || KeyLimit::new(&self.settings, call));
         let stage = Stage::Outside;
         let own = Place { entry, stage };
         if !ready.is_yes() {
@@ -129,10 +129,10 @@ impl KeyLimit {
 impl Evict for KeyLimit {
     const IS_KNOWN: bool = false;
 
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         match self.running() + self.waiting() {
-            0 => Keep::IfUsed,
-            _ => Keep::Always,
+            0 => Eviction::Free,
+            _ => Eviction::Forbidden,
         }
     }
 }

@@ -185,7 +185,7 @@ impl<Res> Gate<Res> for Health {
     fn look(&self, call: &mut ToolCall, ready: &Readiness) -> Result<Visit, ToolError> {
         let info = call.info();
         let is_claimed = call.is_claimed(Claim::Health);
-        let breaker = (!is_claimed).then(|| self.0.breakers.keep(self.key(&info)));
+        let breaker = (!is_claimed).then(|| self.0.breakers.breaker_for(self.key(&info)));
         if let Some(breaker) = &breaker
             && !ready.is_yes()
             && let Some(wait) = breaker.refuses()

@@ -1,8 +1,8 @@
 //! A bounded map from the [keys](crate::Key) of calls to a layer's state.
 //!
 //! A model that invents tool names must not grow memory, so the number of keys is bounded. State
-//! that protects a tool (an open breaker, a cooldown) must not be evicted, so each value says how
-//! long it has to [stay](Evict::keep).
+//! that protects a tool (an open breaker, a cooldown) must not be evicted, so each value says
+//! whether [it may go](Evict::eviction).
 //!
 //! There is one map of all keys behind a lock, and in each [lane](crate::kit::lane) a map of the
 //! keys that its threads have used. A call looks its key up in its own lane, under a read lock, and
@@ -48,25 +48,25 @@ use crate::{
     text::floor,
 };
 
-/// A value that reports how much harm its eviction would do.
+/// A value that says whether it may be evicted.
 pub(crate) trait Evict {
     /// Set if keys are known from the start, and need no [proof](Entry::prove).
     const IS_KNOWN: bool = true;
 
-    /// Returns how long the value has to stay. Called under the registry's locks: it must not take
+    /// Returns whether the value may be evicted. Called under the registry's locks: it must not take
     /// a lock that another thread may hold while it looks up an entry.
-    fn keep(&self) -> Keep;
+    fn eviction(&self) -> Eviction;
 }
 
-/// How long a value has to stay, from the first to go to the last.
+/// Whether a value may be evicted. Values are evicted in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Keep {
-    /// Nothing is lost with it.
-    IfUsed,
-    /// Some state is lost, such as counted failures: it goes if no key without state is left.
-    IfPossible,
-    /// An open breaker.
-    Always,
+pub(crate) enum Eviction {
+    /// Nothing is lost.
+    Free,
+    /// Some state is lost, such as counted failures: it is evicted if no free value is left.
+    Costly,
+    /// It protects a tool, as an open breaker does, or its key was declared.
+    Forbidden,
 }
 
 /// The key is not known.
@@ -78,8 +78,8 @@ const DECLARED: u8 = 2;
 /// How many keys are looked at for one to evict.
 const LOOKS: usize = 64;
 
-/// The rank that goes first: nothing [is lost](Evict::keep), and not used since the last look.
-const FIRST: (Keep, bool) = (Keep::IfUsed, false);
+/// The rank that goes first: nothing [is lost](Evict::eviction), and not used since the last look.
+const FIRST: (Eviction, bool) = (Eviction::Free, false);
 
 /// How many keys that were proved in the overflow entry wait for a place at most.
 const MOST_PROVED: usize = 64;
@@ -154,13 +154,13 @@ impl<V> Node<V> {
         }
     }
 
-    fn keep(&self) -> Keep
+    fn eviction(&self) -> Eviction
     where
         V: Evict,
     {
         match self.known.load(Relaxed) {
-            DECLARED => Keep::Always,
-            _ => self.value.keep(),
+            DECLARED => Eviction::Forbidden,
+            _ => self.value.eviction(),
         }
     }
 }
@@ -376,40 +376,40 @@ impl<V: Evict> Registry<V> {
         &self.0.proofs.key
     }
 
-    /// Returns the entry of the call's key, made by `make` if it is new, for the call to keep until
-    /// it has ended.
+    /// Returns the entry of the call's key, made by `make` if it is new. The call holds it until it
+    /// has ended.
     #[inline]
-    pub(crate) fn keep(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+    pub(crate) fn entry(&self, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         let hash = self.key().hash(call);
         if self.0.no_key == Some(hash) {
             self.lacks_key(call);
         }
-        self.keep_hash(hash, call, make)
+        self.entry_of_hash(hash, call, make)
     }
 
     /// Returns the same entry for a call that needs its handle for nothing else.
-    pub(crate) fn keep_for(&self, call: &ToolCall, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+    pub(crate) fn entry_for(&self, call: &ToolCall, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         if let Key::Tool = self.key()
             && let Some(entry) = self.lane().find(call.tool_hash())
         {
             entry.0.mark_used();
             return entry;
         }
-        self.keep(&call.info(), make)
+        self.entry(&call.info(), make)
     }
 
     /// Returns that entry, if the call has a key.
-    pub(crate) fn keep_if_any(
+    pub(crate) fn entry_if_keyed(
         &self,
         call: &CallInfo,
         make: impl FnOnce() -> V,
     ) -> Option<Arc<Entry<V>>> {
         let hash = self.key().hash(call);
-        (self.0.no_key != Some(hash)).then(|| self.keep_hash(hash, call, make))
+        (self.0.no_key != Some(hash)).then(|| self.entry_of_hash(hash, call, make))
     }
 
     #[inline]
-    fn keep_hash(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
+    fn entry_of_hash(&self, hash: u64, call: &CallInfo, make: impl FnOnce() -> V) -> Arc<Entry<V>> {
         match self.lane().find(hash) {
             Some(entry) => {
                 entry.0.mark_used();
@@ -566,20 +566,20 @@ impl<V: Evict> Registry<V> {
         if has_room(main) {
             return Ok(None);
         }
-        let evicted = self.evict(main, false, Keep::IfPossible);
+        let evicted = self.evict(main, false, Eviction::Costly);
         // The queue has lost those that have become known.
         if evicted.is_some() || has_room(main) {
             return Ok(evicted);
         }
         // A key that is not known takes the place of a known one only if nothing is lost with that.
-        let most = [Keep::IfUsed, Keep::IfPossible][usize::from(is_known)];
+        let most = [Eviction::Free, Eviction::Costly][usize::from(is_known)];
         let evicted = may_grow(main).then(|| self.evict(main, true, most));
         evicted.flatten().map(Some).ok_or(())
     }
 
-    /// Evicts a key that has to stay for no more than `most`. Those that were looked at and stay
+    /// Evicts a key whose eviction is at most `most`. Those that were looked at and stay
     /// are the youngest of their queue now.
-    fn evict(&self, main: &mut Main<V>, of_known: bool, most: Keep) -> Option<Arc<Node<V>>> {
+    fn evict(&self, main: &mut Main<V>, of_known: bool, most: Eviction) -> Option<Arc<Node<V>>> {
         let queue = usize::from(of_known);
         let (mut stay, mut evicted) = (Vec::new(), None);
         while evicted.is_none()
@@ -590,7 +590,7 @@ impl<V: Evict> Registry<V> {
                 main.queues[1].push_back(node);
                 continue;
             }
-            let rank = (node.keep(), node.used.swap(false, Relaxed));
+            let rank = (node.eviction(), node.used.swap(false, Relaxed));
             match rank == FIRST && self.removes(main, &node, most) {
                 true => evicted = Some(node),
                 false => stay.push((rank, node)),
@@ -609,10 +609,10 @@ impl<V: Evict> Registry<V> {
         evicted
     }
 
-    /// Removes a node, unless a call has it or it has to stay for more than `most`. Calls that look
+    /// Removes a node, unless a call has it or its eviction is more than `most`. Calls that look
     /// it up meanwhile wait for `main`, because no lane has it any more.
-    fn removes(&self, main: &mut Main<V>, node: &Arc<Node<V>>, most: Keep) -> bool {
-        if node.keep() > most {
+    fn removes(&self, main: &mut Main<V>, node: &Arc<Node<V>>, most: Eviction) -> bool {
+        if node.eviction() > most {
             return false;
         }
         let is_idle = self.0.lanes.iter().all(|lane| lane.remove(node.hash))
@@ -620,7 +620,7 @@ impl<V: Evict> Registry<V> {
             && Arc::strong_count(node) == 2;
         // What a call has done with the value before it dropped it is seen.
         fence(Acquire);
-        let goes = is_idle && node.keep() <= most;
+        let goes = is_idle && node.eviction() <= most;
         if goes {
             main.nodes.remove(&node.hash);
         }

@@ -21,7 +21,7 @@ use crate::{
     kit::{
         limit,
         per_tool::PerTool,
-        registry::{Entry, Evict, Keep},
+        registry::{Entry, Evict, Eviction},
         timer::Timer,
     },
 };
@@ -39,7 +39,7 @@ impl<Res> Gate<Res> for QuotaHandle {
         let info = call.info();
         let entry = self
             .registry
-            .keep(&info, || KeyQuota::new(&self.settings, call));
+            .entry(&info, || KeyQuota::new(&self.settings, call));
         let own = Units {
             entry,
             cost: self.settings.cost(call),
@@ -146,11 +146,11 @@ impl KeyQuota {
 impl Evict for KeyQuota {
     const IS_KNOWN: bool = false;
 
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         // A full bucket is as good as a new one.
         match self.bucket.full_at() > self.settings.now() {
-            true => Keep::IfPossible,
-            false => Keep::IfUsed,
+            true => Eviction::Costly,
+            false => Eviction::Free,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     kit::{
         attempts,
         backoff::{Jitter, Random, after_hint},
-        registry::{Entry, Evict, Keep},
+        registry::{Entry, Evict, Eviction},
     },
     lock::lock,
 };
@@ -282,14 +282,14 @@ impl KeyGate {
 impl Evict for KeyGate {
     const IS_KNOWN: bool = false;
 
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         let (gate, now) = (lock(&self.gate), self.shared.now());
         if gate.remaining(now).is_some() {
-            Keep::Always
+            Eviction::Forbidden
         } else if gate.closed_until(now).is_some() {
-            Keep::IfPossible
+            Eviction::Costly
         } else {
-            Keep::IfUsed
+            Eviction::Free
         }
     }
 }

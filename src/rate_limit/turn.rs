@@ -45,7 +45,7 @@ where
         }
         let entry = gates
             .registry
-            .keep_for(call, || KeyGate::new(&gates.shared));
+            .entry_for(call, || KeyGate::new(&gates.shared));
         let made = call.attempt().wrapping_sub(1);
         let attempts = match repeats {
             true => {

@@ -20,7 +20,7 @@ use crate::{
     event::{Event, InertReason, Listener},
     kit::{
         per_tool::PerTool,
-        registry::{Entry, Evict, Keep},
+        registry::{Entry, Evict, Eviction},
     },
     lock::lock,
     outcome::Outcome,
@@ -76,11 +76,11 @@ impl Memory {
 }
 
 impl Evict for Memory {
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         let (now, limits) = (self.rules.now(), self.rules.limits);
         match lock(&self.history).matters(now, limits) {
-            true => Keep::IfPossible,
-            false => Keep::IfUsed,
+            true => Eviction::Costly,
+            false => Eviction::Free,
         }
     }
 }
@@ -105,7 +105,7 @@ impl<C> RepeatGuardLayer<C> {
             return None;
         }
         let make = || Memory::new(&self.rules);
-        let Some(memory) = self.histories.keep_if_any(info, make) else {
+        let Some(memory) = self.histories.entry_if_keyed(info, make) else {
             let help = "set a session or agent id, or use `with_keys`";
             let (inert, reason) = (self.histories.inert(), InertReason::NoPrincipal);
             inert.pass(&self.rules.listener, info, reason, help);

@@ -13,7 +13,7 @@ use crate::{
     config::{ConfigError, refuse_if},
     event::Listener,
     key::Keys,
-    kit::registry::{Evict, Keep, Registry},
+    kit::registry::{Evict, Eviction, Registry},
     lock::lock,
 };
 
@@ -176,10 +176,10 @@ pub(super) struct Budgets {
 struct KeyBudget(RetryBudget);
 
 impl Evict for KeyBudget {
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         match self.0.is_in_use(Instant::now()) {
-            true => Keep::IfPossible,
-            false => Keep::IfUsed,
+            true => Eviction::Costly,
+            false => Eviction::Free,
         }
     }
 }
@@ -222,7 +222,7 @@ impl Budgets {
     pub(super) fn withdraw(&self, call: &CallInfo, now: Instant) -> bool {
         self.is_used.store(true, Relaxed);
         let make = || KeyBudget(self.each.of_key(now));
-        let entry = self.of_keys.keep(call, make);
+        let entry = self.of_keys.entry(call, make);
         let total = || self.total.as_ref().is_none_or(|total| total.withdraw(now));
         entry.value().0.withdraw_if(now, total)
     }

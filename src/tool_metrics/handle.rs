@@ -139,7 +139,7 @@ impl Inner {
             let other = rows.overflow().value();
             Arc::new(Row::new(Labels::of(call), shared, Some(other)))
         };
-        rows.keep(call, make)
+        rows.entry(call, make)
     }
 
     fn happened(&self, call: &CallInfo, series: Series) {

@@ -10,7 +10,7 @@ use super::{
     names::Series,
     sink::{CallEnd, Sink, ToolSink},
 };
-use crate::kit::registry::{Entry, Evict, Keep};
+use crate::kit::registry::{Entry, Evict, Eviction};
 use crate::lock::lock;
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
@@ -158,10 +158,10 @@ impl Row {
 }
 
 impl Evict for Arc<Row> {
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         match self.is_known() {
-            true => Keep::Always,
-            false => Keep::IfUsed,
+            true => Eviction::Forbidden,
+            false => Eviction::Free,
         }
     }
 }

@@ -21,10 +21,10 @@ struct State {
     of: OnceLock<Registry<State>>,
 }
 
-const KEEPS: [Keep; 3] = [Keep::IfUsed, Keep::IfPossible, Keep::Always];
+const KEEPS: [Eviction; 3] = [Eviction::Free, Eviction::Costly, Eviction::Forbidden];
 
 impl State {
-    fn set(&self, keep: Keep) {
+    fn set(&self, keep: Eviction) {
         self.keep.store(keep as u8, Relaxed);
     }
 }
@@ -32,7 +32,7 @@ impl State {
 impl Evict for State {
     const IS_KNOWN: bool = false;
 
-    fn keep(&self) -> Keep {
+    fn eviction(&self) -> Eviction {
         let keep = KEEPS[usize::from(self.keep.load(Relaxed))];
         if let (Some((at, run)), Some(registry)) = (self.considered.get(), self.of.get())
             && self.calls.fetch_add(1, Relaxed) == *at
@@ -48,7 +48,7 @@ fn registry(max: usize) -> Registry<State> {
 }
 
 fn look(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
-    registry.keep(&ToolCall::new(name).info(), State::default)
+    registry.entry(&ToolCall::new(name).info(), State::default)
 }
 
 /// Returns a call that succeeds.
@@ -59,7 +59,7 @@ fn succeeds(registry: &Registry<State>, name: &str) -> bool {
 }
 
 /// A call that leaves its state in need of this.
-fn leaves(registry: &Registry<State>, name: &str, keep: Keep) -> bool {
+fn leaves(registry: &Registry<State>, name: &str, keep: Eviction) -> bool {
     let entry = look(registry, name);
     if entry.name().is_some() {
         entry.value().set(keep);
@@ -131,20 +131,20 @@ fn key_functions_and_listeners_may_look_at_the_keys() {
 #[test]
 fn a_hundred_thousand_invented_names_never_exceed_the_bound() {
     let registry = registry(1000);
-    leaves(&registry, "open", Keep::Always);
+    leaves(&registry, "open", Eviction::Forbidden);
     for n in 0..100_000 {
         look(&registry, &format!("invented-{n}"));
         assert!(registry.len() <= 500);
     }
     let kept = look(&registry, "open").value().keep.load(Relaxed);
-    assert_eq!(kept, Keep::Always as u8);
+    assert_eq!(kept, Eviction::Forbidden as u8);
 }
 
 #[test]
 fn keys_in_use_and_keys_that_should_stay_outlive_idle_ones() {
     let registry = registry(200);
     let in_use = look(&registry, "in use");
-    leaves(&registry, "dirty", Keep::IfPossible);
+    leaves(&registry, "dirty", Eviction::Costly);
     look(&registry, "idle").value().calls.store(7, Relaxed);
     for n in 0..10_000 {
         look(&registry, &format!("busy-{}", n % 70));
@@ -158,10 +158,10 @@ fn keys_in_use_and_keys_that_should_stay_outlive_idle_ones() {
 #[test]
 fn of_too_many_keys_that_should_stay_those_that_are_used_do() {
     let registry = registry(200);
-    leaves(&registry, "used", Keep::IfPossible);
+    leaves(&registry, "used", Eviction::Costly);
     let value = std::ptr::from_ref(look(&registry, "used").value());
     for n in 0..10_000 {
-        assert!(leaves(&registry, &format!("{n}"), Keep::IfPossible));
+        assert!(leaves(&registry, &format!("{n}"), Eviction::Costly));
         let used = look(&registry, "used");
         assert!(std::ptr::eq(used.value(), value), "{n}");
     }
@@ -187,7 +187,7 @@ fn of_a_long_name_little_is_kept_and_it_has_its_own_entry() {
     let look = |server: char| {
         let server = format!("{}{server}", "x".repeat(300));
         let call = ToolCall::new(&*name).with_server(server).info();
-        registry.keep(&call, State::default)
+        registry.entry(&call, State::default)
     };
     assert!(!Arc::ptr_eq(&look('a'), &look('b')) && !Arc::ptr_eq(&look('a'), &entry));
 }
@@ -197,7 +197,7 @@ fn of_a_long_name_little_is_kept_and_it_has_its_own_entry() {
 fn a_value_that_is_looked_up_during_an_eviction_stays() {
     static HELD: Mutex<Vec<Arc<Entry<State>>>> = Mutex::new(Vec::new());
     let runs: [Run; 2] = [
-        |registry| look(registry, "x").value().set(Keep::Always),
+        |registry| look(registry, "x").value().set(Eviction::Forbidden),
         |registry| HELD.lock().unwrap().push(look(registry, "x")),
     ];
     for (at, run) in [(0, runs[0]), (1, runs[0]), (0, runs[1]), (1, runs[1])] {
@@ -216,7 +216,8 @@ fn a_value_that_is_looked_up_during_an_eviction_stays() {
 #[test]
 fn keys_that_are_not_known_have_half_of_the_places() {
     let registry = registry(100);
-    let found = (0..1000).filter(|n| leaves(&registry, &format!("invented-{n}"), Keep::Always));
+    let found =
+        (0..1000).filter(|n| leaves(&registry, &format!("invented-{n}"), Eviction::Forbidden));
     assert_eq!(found.count(), 50);
     // Known ones have the rest: each has a place once it has succeeded without one.
     for n in 0..50 {
@@ -244,7 +245,7 @@ fn known_keys_that_are_idle_outlive_invented_ones() {
 #[test]
 fn a_state_stays_if_others_of_its_half_have_become_known() {
     let registry = registry(100);
-    assert!(leaves(&registry, "failing", Keep::IfPossible));
+    assert!(leaves(&registry, "failing", Eviction::Costly));
     (0..49).for_each(|n| assert!(succeeds(&registry, &format!("real-{n}"))));
     assert_eq!(look(&registry, "new").name(), Some("new"));
     assert!(is_there(&registry, "failing"));
@@ -253,7 +254,7 @@ fn a_state_stays_if_others_of_its_half_have_become_known() {
 #[test]
 fn keys_that_wait_for_a_place_are_bounded() {
     let registry = registry(1);
-    assert!(leaves(&registry, "open", Keep::Always));
+    assert!(leaves(&registry, "open", Eviction::Forbidden));
     for n in 0..10_000 {
         assert!(!succeeds(&registry, &format!("real-{n}")));
     }
@@ -277,8 +278,8 @@ impl Drop for Live {
 }
 
 impl Evict for Live {
-    fn keep(&self) -> Keep {
-        Keep::IfUsed
+    fn eviction(&self) -> Eviction {
+        Eviction::Free
     }
 }
 
@@ -308,7 +309,7 @@ fn keys_that_come_and_go_on_many_threads_are_what_they_seem() {
                             _ => format!("known-{}", (i + thread) % 5),
                         };
                         let call = ToolCall::new(&*name).info();
-                        let held = [(); 2].map(|()| registry.keep(&call, make));
+                        let held = [(); 2].map(|()| registry.entry(&call, make));
                         assert!(held.iter().all(|it| it.name().is_none_or(|n| n == name)));
                         if let [Some(_), Some(_)] = held.each_ref().map(|it| it.name()) {
                             assert!(std::ptr::eq(held[0].value(), held[1].value()));
@@ -322,7 +323,7 @@ fn keys_that_come_and_go_on_many_threads_are_what_they_seem() {
         });
         drop(ended);
         assert_eq!(count.load(Relaxed), 1 + registry.len());
-        let new = |n| registry.keep(&ToolCall::new(format!("{n}")).info(), make);
+        let new = |n| registry.entry(&ToolCall::new(format!("{n}")).info(), make);
         let new: Vec<_> = (0..max).map(new).collect();
         assert!(new.iter().all(|new| new.name().is_some()));
         drop((new, registry));
@@ -336,7 +337,7 @@ enum Act {
     Look,
     Hold,
     Release,
-    Leave(Keep),
+    Leave(Eviction),
     Succeed,
 }
 
@@ -377,7 +378,7 @@ proptest! {
                 Act::Leave(keep) if has_place => {
                     entry.value().set(keep);
                     match keep {
-                        Keep::Always => drop(open.insert(n, value)),
+                        Eviction::Forbidden => drop(open.insert(n, value)),
                         _ => drop(open.remove(&n)),
                     }
                 }
