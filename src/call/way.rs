@@ -7,8 +7,19 @@ use std::sync::atomic::{
 
 use super::{CallInfo, Observation, Record, ToolCall};
 
-/// Where the attempt that runs is: [`HELD`], [`BETWEEN`], [`AGAIN`], [`IN_FUNCTION`], and the
-/// number of [`HOLDER`]s. Written also without an observer.
+/// The state of the attempt that runs: four flags, and above them the number of futures that hold
+/// the call back, in steps of [`ONE_HOLDER`]. Written also without an observer.
+///
+/// Flags and number are one word because they change together: a hold sets [`HELD`] and counts
+/// itself, while [`forget`](Self::forget) on another thread asks for both. A call that is not held
+/// reads the word once and writes nothing.
+///
+/// | flag | is set by | is cleared by |
+/// |---|---|---|
+/// | [`HELD`] | `CallInfo::hold` | `release`, and the next attempt |
+/// | [`IN_FUNCTION`] | `CallInfo::enter_function` | `release`, and the next attempt |
+/// | [`BETWEEN`] | `CallInfo::end_attempt` | the next attempt |
+/// | [`AGAIN`] | `CallInfo::end_attempt`, if the attempt may have run; a copy of the call | the next recording |
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicU32);
 
@@ -20,8 +31,9 @@ const BETWEEN: u32 = 2;
 const AGAIN: u32 = 4;
 /// A function has the call. It was not sent, unless the function sends it elsewhere.
 const IN_FUNCTION: u32 = 8;
-/// A future that holds the call back is alive.
-const HOLDER: u32 = 16;
+/// One more future that holds the call back.
+const ONE_HOLDER: u32 = 16;
+/// The attempt was not sent, as far as is known.
 const UNSENT: u32 = HELD | IN_FUNCTION;
 
 impl Way {
@@ -34,7 +46,7 @@ impl Way {
     /// that begins at the same moment sees that the record is in use.
     #[inline]
     pub(super) fn forget(&self) -> bool {
-        let forget = |way| (way & HELD == 0 || way < HOLDER).then_some(way & !(HOLDER - 1));
+        let forget = |way| (way & HELD == 0 || way < ONE_HOLDER).then_some(way & !(ONE_HOLDER - 1));
         self.0.load(SeqCst) == 0 || self.0.fetch_update(SeqCst, SeqCst, forget).is_ok()
     }
 
@@ -86,7 +98,7 @@ impl CallInfo {
         if !self.is_free() {
             return Held(None);
         }
-        let hold = |way| Some((way | HELD) + HOLDER);
+        let hold = |way| Some((way | HELD) + ONE_HOLDER);
         let hold = self.way().0.fetch_update(SeqCst, Relaxed, hold);
         if self.is_free() {
             return Held(Some(self));
@@ -94,7 +106,7 @@ impl CallInfo {
         // The recording of a clone has begun meanwhile. If that is held too, its mark stays.
         let before = hold.unwrap_or_else(|way| way);
         self.way().0.fetch_and(before | !HELD, Relaxed);
-        self.way().0.fetch_sub(HOLDER, Relaxed);
+        self.way().0.fetch_sub(ONE_HOLDER, Relaxed);
         Held(None)
     }
 
@@ -162,7 +174,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(call) = &self.0 {
-            call.way().0.fetch_sub(HOLDER, Relaxed);
+            call.way().0.fetch_sub(ONE_HOLDER, Relaxed);
         }
     }
 }
