@@ -31,16 +31,16 @@ use crate::{
 const MAX_ANNOUNCED: Duration = Duration::from_secs(300);
 
 impl Breaker {
-    /// Reports the breaker's state to the call's listeners, once, because a result or a refusal
-    /// shows that it exists.
-    fn introduce(&self, call: &CallInfo) {
+    /// Sends the breaker's state to those listeners of the call that it does not remember. Called
+    /// for results and refusals.
+    fn send_state(&self, call: &CallInfo) {
         let circuit = self.circuit();
         if self.0.is_overflow() || !circuit.audience.is_new_to(call) {
             return;
         }
         for listen in circuit.audience.meet(call) {
             let seen = self.look();
-            listen.on(&Event::Breaker {
+            listen.on(&Event::BreakerSeen {
                 server: self.server(),
                 tool: self.tool(),
                 state: seen.state,
@@ -82,7 +82,7 @@ impl Breaker {
     pub(super) fn refused(&self, call: Option<&CallInfo>, refused: Refused) -> ToolError {
         self.circuit().rejected[usize::from(refused.of_principal)].fetch_add(1, Relaxed);
         if let Some(call) = call {
-            self.introduce(call);
+            self.send_state(call);
         }
         let (kind, text) = (ErrorKind::CircuitOpen, "Circuit breaker open");
         let Refused {
@@ -230,7 +230,7 @@ impl Admitted {
         // A neutral result does not show that the tool exists. Comes last because a listener may
         // panic.
         if end.count != Count::Neutral {
-            self.breaker.introduce(&self.info);
+            self.breaker.send_state(&self.info);
         }
     }
 

@@ -59,8 +59,8 @@ impl ToolError {
     ///
     /// | sign | evidence |
     /// |---|---|
-    /// | `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`) | [`Word`](super::Evidence::Word) |
-    /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Word` |
+    /// | `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`) | [`Reported`](super::Evidence::Reported) |
+    /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Reported` |
     /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
     ///
     /// The message has the status and the text for people in a JSON body: `error.message`,

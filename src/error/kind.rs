@@ -32,7 +32,7 @@ pub enum Evidence {
     Refusal,
     /// The tool or the tool service reported it: it made the [`ToolError`](super::ToolError)
     /// itself, or saw a status or a type of its client's errors on its own connection.
-    Word,
+    Reported,
     /// A layer read it from a foreign error, by type or by text, or it is the error of another
     /// call. The tool may have met it in the middle of its work.
     Inferred,

@@ -26,8 +26,8 @@
 //! | error | [evidence](Evidence) |
 //! |---|---|
 //! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`](crate::normalize::NormalizeLayer) | `Refusal` |
-//! | of a tool service that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Word` |
-//! | made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Word` |
+//! | of a tool service that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Reported` |
+//! | made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Reported` |
 //!
 //! Our own error is unchanged if the tool returns it directly. If the tool wraps it in context of
 //! its own, it describes one step of the tool's work. Its kind is kept, but it proves nothing about

@@ -419,7 +419,7 @@ fn a_refusal_with_context_above_it_is_ambiguous() {
     let pay = ToolCall::new("charge").with_server("pay").info();
     let late = || ToolError::new(ErrorKind::Timeout, "late");
     let flat = late().with_tool("pay__charge").for_call(&pay);
-    assert_eq!(flat.evidence(), Evidence::Word);
+    assert_eq!(flat.evidence(), Evidence::Reported);
     let other = late().with_tool("shop__charge").for_call(&pay);
     assert_eq!(other.evidence(), Evidence::Inferred);
 

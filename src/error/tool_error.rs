@@ -62,7 +62,7 @@ impl ToolError {
             kind,
             execution: kind.execution(),
             retryable: kind.is_retryable(),
-            evidence: Evidence::Word,
+            evidence: Evidence::Reported,
             counted: false,
             ran_before: false,
             must_not_repeat: false,
@@ -131,7 +131,7 @@ impl ToolError {
     }
 
     /// Creates the error that a transport met on its own connection. It is
-    /// [reported](Evidence::Word) if its type is known. A refused connection has [not
+    /// [reported](Evidence::Reported) if its type is known. A refused connection has [not
     /// started](Execution::NotStarted) the tool. [`transport`](crate::transport) has the table, and
     /// does this for all errors of a tool service.
     ///
@@ -146,7 +146,7 @@ impl ToolError {
     /// let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
     ///
     /// let error = ToolError::from_transport(refused());
-    /// assert_eq!((error.evidence(), error.execution()), (Evidence::Word, Execution::NotStarted));
+    /// assert_eq!((error.evidence(), error.execution()), (Evidence::Reported, Execution::NotStarted));
     ///
     /// // Out of a tool it proves nothing: the tool may have met it after its work.
     /// let error = ToolError::from_box(refused().into());
@@ -443,7 +443,7 @@ impl ToolError {
     pub(crate) fn announced_delay(&self) -> Option<Duration> {
         use ErrorKind::{ConnectionFailed, Overloaded, Upstream};
         let fails = matches!(self.kind(), Upstream | Overloaded | ConnectionFailed);
-        let is_seen = self.evidence() == Evidence::Word && !self.has_own_delay();
+        let is_seen = self.evidence() == Evidence::Reported && !self.has_own_delay();
         self.retry_after().filter(|_| fails && is_seen)
     }
 
@@ -453,7 +453,7 @@ impl ToolError {
     pub(crate) fn is_an_answer(&self) -> bool {
         use ErrorKind::{InvalidInput, NotFound, Reported};
         let refused = || self.status().is_some_and(|status| status.is_client_error());
-        self.evidence() == Evidence::Word
+        self.evidence() == Evidence::Reported
             && match self.kind() {
                 InvalidInput | NotFound | Reported => true,
                 ErrorKind::Failed => refused(),

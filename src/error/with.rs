@@ -140,13 +140,13 @@ impl ToolError {
 
     /// Sets whether the tool ran, where more is known than the [kind](ErrorKind::execution) says.
     /// With [`Execution::NotStarted`], an [inferred](Evidence::Inferred) error becomes a reported
-    /// one ([`Evidence::Word`]): retry layers may then repeat any call.
+    /// one ([`Evidence::Reported`]): retry layers may then repeat any call.
     #[must_use]
     pub fn with_execution(self, execution: Execution) -> Self {
         self.edit(|e| {
             e.execution = execution;
             if execution == Execution::NotStarted && e.evidence == Evidence::Inferred {
-                e.evidence = Evidence::Word;
+                e.evidence = Evidence::Reported;
             }
         })
     }

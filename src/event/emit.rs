@@ -289,21 +289,21 @@ macro_rules! events {
     )*) => {
         impl Event<'_> {
             /// Returns the name under which subscribers get the event, one of [`names::event`];
-            /// `None` for [`Breaker`](Self::Breaker) and [`Token`](Self::Token), which are not
-            /// emitted, and for calls after the first one of [`Inert`](Self::Inert). A refused
+            /// `None` for [`BreakerSeen`](Self::BreakerSeen) and [`Token`](Self::Token), which are
+            /// not emitted, and for calls after the first one of [`Inert`](Self::Inert). A refused
             /// retry is `tool.exhausted` if the attempts are used up, else `tool.retry_refused`.
             #[expect(unused_variables, reason = "the rows bind what the fields show")]
             pub const fn name(&self) -> Option<&'static str> {
                 match *self {
                     $(Event::$variant { $($of)* } => Some(names::event::$name),)*
-                    Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => None,
+                    Event::BreakerSeen { .. } | Event::Token { .. } | Event::Inert { .. } => None,
                 }
             }
 
             pub(super) fn trace(&self) {
                 match *self {
                     $(Event::$variant { $($of)* } => emit!($level $name, $($fields)*),)*
-                    Event::Breaker { .. } | Event::Token { .. } | Event::Inert { .. } => {}
+                    Event::BreakerSeen { .. } | Event::Token { .. } | Event::Inert { .. } => {}
                 }
             }
         }

@@ -215,11 +215,12 @@ pub enum Event<'a> {
         /// The call that caused it.
         call: &'a CallInfo,
     },
-    /// A circuit breaker has judged or refused a call that has a
-    /// [listener](crate::Observation::listen) which the breaker does not remember: it remembers the
-    /// last four. Only that listener receives it; no event is emitted.
+    /// The state of a circuit breaker, for a [listener](crate::Observation::listen) of a call that
+    /// the breaker does not remember: it remembers the last four. The breaker sends it when it
+    /// records the call's result or refuses the call. Only that listener receives it; no event is
+    /// emitted. So metrics have a breaker that has never changed its state.
     #[non_exhaustive]
-    Breaker {
+    BreakerSeen {
         /// The server part of the breaker's key.
         server: Option<&'a str>,
         /// The tool part of the key, or what a key function picked.
@@ -417,7 +418,7 @@ impl<'a> Event<'a> {
             | Self::RetryRefused { call, .. }
             | Self::RateLimited { call, .. }
             | Self::PrincipalTransition { call, .. }
-            | Self::Breaker { call, .. }
+            | Self::BreakerSeen { call, .. }
             | Self::Token { call, .. }
             | Self::Health { call, .. }
             | Self::Policy { call, .. }

@@ -12,7 +12,7 @@ impl Sign {
             return Self::Nothing;
         }
         // A text may report connections to other servers, and a caller may leave a server no time.
-        let is_evidence = error.evidence() == Evidence::Word
+        let is_evidence = error.evidence() == Evidence::Reported
             && error.timeout_limit() != Some(TimeoutLimit::Caller);
         match error.kind() {
             ErrorKind::Timeout | ErrorKind::ConnectionFailed if !is_evidence => Self::Nothing,

@@ -108,7 +108,7 @@ impl<S, X> Renewal<S, X> {
     fn is_refused(&self, error: &ToolError) -> bool {
         let is_401 = error.status().is_some_and(|status| status == 401);
         let is_unsent = error.execution() == Execution::NotStarted && !error.is_after_ambiguous();
-        self.token.is_some() && is_401 && is_unsent && error.evidence() == Evidence::Word
+        self.token.is_some() && is_401 && is_unsent && error.evidence() == Evidence::Reported
     }
 }
 

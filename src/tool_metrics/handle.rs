@@ -207,7 +207,7 @@ impl Listen for Inner {
                 let labels = Labels::new(t.server.as_deref(), tool);
                 self.breaker(labels, Some(t.from), (t.to, t.generation));
             }
-            Event::Breaker {
+            Event::BreakerSeen {
                 server,
                 tool,
                 state,

@@ -277,7 +277,7 @@ fn an_error_survives_the_way_to_a_peer() {
             );
             assert_eq!(
                 (trusted.execution(), trusted.evidence()),
-                (execution, Evidence::Word)
+                (execution, Evidence::Reported)
             );
             for error in [error, trusted] {
                 assert_eq!((error.kind(), error.code()), (kind, "MY_CODE"));
@@ -466,7 +466,7 @@ async fn a_server_that_is_not_there_was_not_reached() {
         (
             ErrorKind::ConnectionFailed,
             Execution::NotStarted,
-            Evidence::Word
+            Evidence::Reported
         )
     );
     // Out of a tool it may be of a second step.

@@ -51,7 +51,7 @@ fn the_error_names_the_field_and_not_the_value() {
     expect!["`days[0]`: expected u8, not a string"].assert_eq(error.message());
     assert_eq!(
         (error.evidence(), error.execution()),
-        (Evidence::Word, Execution::NotStarted)
+        (Evidence::Reported, Execution::NotStarted)
     );
     assert_eq!(
         (error.tool(), error.server()),

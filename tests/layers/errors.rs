@@ -39,7 +39,7 @@ fn a_transport_has_any_error() {
     ] {
         assert_eq!(
             (error.kind(), error.evidence()),
-            (ErrorKind::ConnectionFailed, Evidence::Word)
+            (ErrorKind::ConnectionFailed, Evidence::Reported)
         );
     }
 }

@@ -222,7 +222,7 @@ async fn a_failure_of_the_provider_is_an_error_of_each_callers_own_call() {
             assert_eq!(error.call_id(), Some(&*format!("call {n}")));
             assert_eq!((error.tool(), error.server()), (Some("order"), None));
             assert_eq!(error.execution(), Execution::NotStarted);
-            assert_eq!(error.evidence(), tower_toolcall::Evidence::Word);
+            assert_eq!(error.evidence(), tower_toolcall::Evidence::Reported);
         }
         assert_eq!(provider.asked(), 1);
     }

@@ -462,7 +462,7 @@ mod tests {
         let error = from_service(ServiceError::TransportClosed);
         assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
         assert_eq!(error.execution(), Execution::Unknown);
-        assert_eq!(error.evidence(), Evidence::Word);
+        assert_eq!(error.evidence(), Evidence::Reported);
     }
 
     /// E2: rmcp's errors are found in the source chain of others.

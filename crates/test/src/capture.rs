@@ -294,7 +294,7 @@ impl End {
         let execution = error.execution();
         match evidence {
             // What is said not to have started is its author's word.
-            Evidence::Word => error
+            Evidence::Reported => error
                 .with_execution(Execution::NotStarted)
                 .with_execution(execution),
             Evidence::Refusal => {

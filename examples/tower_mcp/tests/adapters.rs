@@ -266,7 +266,7 @@ fn words_of_a_server_do_not_prove_that_its_tool_did_not_run() {
     let error = from_tower_mcp(Error::Transport("closed".to_owned()));
     assert_eq!(
         (error.execution(), error.evidence()),
-        (Execution::Unknown, Evidence::Word)
+        (Execution::Unknown, Evidence::Reported)
     );
 }
 

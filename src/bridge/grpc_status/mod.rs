@@ -188,8 +188,8 @@ fn text(status: &Status) -> String {
 }
 
 /// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it
-/// is also believed whether the tool ran, and what it says is [the tool service's
-/// word](crate::Evidence::Word).
+/// is also believed whether the tool ran, and its error is
+/// [reported](crate::Evidence::Reported).
 ///
 /// For tool services only, which get the status as the answer to the call itself. Any other status
 /// is read as `From<Status>` does, with nothing of it believed that a

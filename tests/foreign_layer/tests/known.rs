@@ -66,7 +66,7 @@ fn a_known_error_is_recognised_wherever_it_is_wrapped() {
 async fn a_known_error_is_the_word_of_a_transport() {
     let tool = transport(Shards::new());
     let error = tool.oneshot(ToolCall::new("busy")).await.unwrap_err();
-    assert_eq!(error.evidence(), Evidence::Word);
+    assert_eq!(error.evidence(), Evidence::Reported);
     assert_eq!(error.execution(), Execution::NotStarted);
 }
 
@@ -83,7 +83,7 @@ fn a_known_wrapper_takes_nothing_from_an_error_of_ours() {
     Shards::new();
     let ours = || ToolError::new(ErrorKind::RateLimited, "slow down");
     let relayed = ToolError::from_box(ShardError::Relayed(ours().into()).into());
-    assert_eq!(relayed.evidence(), Evidence::Word);
+    assert_eq!(relayed.evidence(), Evidence::Reported);
     let above = ToolError::from_box(Above(ours().into()).into());
     assert_eq!(above.evidence(), Evidence::Inferred);
 }

@@ -32,13 +32,13 @@ fn seen(error: &ToolError) -> (ErrorKind, Execution, Evidence) {
 const REFUSED: (ErrorKind, Execution, Evidence) = (
     ErrorKind::ConnectionFailed,
     Execution::NotStarted,
-    Evidence::Word,
+    Evidence::Reported,
 );
 
 const LOST: (ErrorKind, Execution, Evidence) = (
     ErrorKind::ConnectionFailed,
     Execution::Unknown,
-    Evidence::Word,
+    Evidence::Reported,
 );
 
 /// V1: with the README's defaults, a refused connection is repeated.
@@ -78,7 +78,7 @@ async fn a_grpc_status_of_a_transport_is_its_word() {
         let (runs, error) = sent(|| Status::new(code, "HTTP 503, retry in 1s")).await;
         assert_eq!(
             (runs, error.execution(), error.evidence()),
-            (1, Execution::Unknown, Evidence::Word),
+            (1, Execution::Unknown, Evidence::Reported),
             "{code:?}"
         );
         assert_ne!(error.kind(), ErrorKind::Cancelled);

@@ -115,7 +115,7 @@ async fn a_tool_that_says_that_it_did_not_run_is_repeated() {
         .layer(RetryLayer::default())
         .service(tool.clone());
     let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
-    assert_eq!(error.evidence(), Evidence::Word);
+    assert_eq!(error.evidence(), Evidence::Reported);
     assert_eq!(tool.runs.load(std::sync::atomic::Ordering::SeqCst), 3);
 }
 

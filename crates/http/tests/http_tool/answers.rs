@@ -195,7 +195,7 @@ async fn a_status_is_an_error_that_keeps_the_answer() {
             assert_eq!(error.status().map(|s| s.as_u16()), Some(status));
             assert_eq!(
                 (error.evidence(), error.tool()),
-                (Evidence::Word, Some("order"))
+                (Evidence::Reported, Some("order"))
             );
             let kept = HttpAnswer::of_error(&error).unwrap();
             let written = serde_json::to_value(kept).unwrap();

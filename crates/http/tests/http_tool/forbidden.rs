@@ -89,7 +89,7 @@ async fn headers_of_a_used_up_limit_make_a_403_a_rate_limit() {
     for (forbidden, seconds) in [(GITHUB, Some(30)), (GITHUB_SECONDARY, Some(60))] {
         let error = error(forbidden).await;
         assert_eq!(error.kind(), ErrorKind::RateLimited, "{forbidden:?}");
-        assert_eq!(error.evidence(), Evidence::Word);
+        assert_eq!(error.evidence(), Evidence::Reported);
         assert!(error.is_retryable() && error.code() == "RATE_LIMITED");
         assert_eq!(error.retry_after(), seconds.map(Duration::from_secs));
     }
@@ -115,7 +115,7 @@ async fn a_code_of_a_limit_in_the_body_makes_a_403_a_rate_limit() {
     for forbidden in [GOOGLE, GOOGLE_USER, GOOGLE_QUOTA, SALESFORCE] {
         let error = error(forbidden).await;
         assert_eq!(error.kind(), ErrorKind::RateLimited, "{forbidden:?}");
-        assert_eq!(error.evidence(), Evidence::Word, "{forbidden:?}");
+        assert_eq!(error.evidence(), Evidence::Reported, "{forbidden:?}");
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_code_in_echoed_arguments_is_not_evidence() {
         r#"{"error": {"message": "no", "input": [{"type": "too_many_requests"}]}}"#,
     ] {
         let error = error((&[], body)).await;
-        assert_ne!(error.evidence(), Evidence::Word, "{body}");
+        assert_ne!(error.evidence(), Evidence::Reported, "{body}");
         assert_eq!(error.execution(), Execution::Unknown, "{body}");
     }
 }
@@ -151,7 +151,7 @@ async fn a_reason_among_details_is_a_code() {
     let error = error((&[], body)).await;
     assert_eq!(
         (error.kind(), error.evidence()),
-        (ErrorKind::RateLimited, Evidence::Word)
+        (ErrorKind::RateLimited, Evidence::Reported)
     );
 }
 

@@ -383,7 +383,7 @@ async fn a_limit_of_google_is_a_rate_limit() {
         .unwrap_err();
     assert_eq!(
         (error.kind(), error.evidence()),
-        (ErrorKind::RateLimited, Evidence::Word)
+        (ErrorKind::RateLimited, Evidence::Reported)
     );
     assert!(error.is_retryable());
 }

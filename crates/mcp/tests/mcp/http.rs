@@ -120,14 +120,14 @@ async fn a_403_whose_body_names_a_limit_is_a_rate_limit() {
         (
             r#"{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}"#,
             ErrorKind::RateLimited,
-            Evidence::Word,
+            Evidence::Reported,
         ),
         (
             "API rate limit exceeded for installation",
             ErrorKind::RateLimited,
             Evidence::Inferred,
         ),
-        ("not for you", ErrorKind::Denied, Evidence::Word),
+        ("not for you", ErrorKind::Denied, Evidence::Reported),
     ] {
         let running = serve_refusing_with(body).await;
         let client = client(&running.url).await;

@@ -49,7 +49,7 @@ async fn a_lost_answer_comes_after_the_tool_ran() {
     let error = layer.layer(tool.clone()).oneshot(call()).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.execution(), error.evidence()),
-        (ErrorKind::Upstream, Execution::Unknown, Evidence::Word)
+        (ErrorKind::Upstream, Execution::Unknown, Evidence::Reported)
     );
     assert_eq!(
         (tool.count(), tool.in_flight(), tool.cancelled()),

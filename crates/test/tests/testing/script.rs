@@ -73,7 +73,7 @@ async fn a_status_is_the_leafs_own_word() {
         let error = tool.clone().oneshot(call()).await.unwrap_err();
         assert_eq!(
             (error.evidence(), error.execution()),
-            (Evidence::Word, execution)
+            (Evidence::Reported, execution)
         );
     }
 }
