@@ -22,7 +22,7 @@
 //! | a [`ToolError`] of the client's own | as it is | as it is |
 //! | anything else | by its text | unknown |
 //!
-//! An error that is known by its type is [`Evidence::Reported`](crate::Evidence::Reported), any other is
+//! An error that is known by its type is [reported](crate::Evidence::Reported), any other is
 //! [inferred](crate::Evidence::Inferred). An answer with an error status that the client returns as
 //! `Ok` is for the client to judge: [`ToolError::from_status`], with
 //! [`ToolError::with_retry_after`] where the answer names a delay.

@@ -19,7 +19,7 @@ use super::{CallInfo, Observation, Record, ToolCall};
 /// | [`HELD`] | `CallInfo::hold` | `release`, and the next attempt |
 /// | [`IN_FUNCTION`] | `CallInfo::enter_function` | `release`, and the next attempt |
 /// | [`BETWEEN`] | `CallInfo::end_attempt` | the next attempt |
-/// | [`AGAIN`] | `CallInfo::end_attempt`, if the attempt may have run; a copy of the call | the next recording |
+/// | [`AGAIN`] | `CallInfo::end_attempt` of an attempt that may have run; a copy | the next recording |
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicU32);
 

@@ -146,7 +146,8 @@ impl ToolError {
     /// let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
     ///
     /// let error = ToolError::from_transport(refused());
-    /// assert_eq!((error.evidence(), error.execution()), (Evidence::Reported, Execution::NotStarted));
+    /// assert_eq!(error.evidence(), Evidence::Reported);
+    /// assert_eq!(error.execution(), Execution::NotStarted);
     ///
     /// // Out of a tool it proves nothing: the tool may have met it after its work.
     /// let error = ToolError::from_box(refused().into());

@@ -53,19 +53,19 @@ pub(crate) trait Evict {
     /// Set if keys are known from the start, and need no [proof](Entry::prove).
     const IS_KNOWN: bool = true;
 
-    /// Returns whether the value may be evicted. Called under the registry's locks: it must not take
-    /// a lock that another thread may hold while it looks up an entry.
+    /// Returns what an eviction of the value costs. Called under the registry's locks: it must not
+    /// take a lock that another thread may hold while it looks up an entry.
     fn eviction(&self) -> Eviction;
 }
 
-/// Whether a value may be evicted. Values are evicted in this order.
+/// The cost of an eviction. Values are evicted in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Eviction {
     /// Nothing is lost.
     Free,
     /// Some state is lost, such as counted failures: it is evicted if no free value is left.
     Costly,
-    /// It protects a tool, as an open breaker does, or its key was declared.
+    /// The value protects a tool, as an open breaker does, or its key was declared.
     Forbidden,
 }
 
@@ -577,7 +577,7 @@ impl<V: Evict> Registry<V> {
         evicted.flatten().map(Some).ok_or(())
     }
 
-    /// Evicts a key whose eviction is at most `most`. Those that were looked at and stay
+    /// Evicts a key that costs at most `most`. Those that were looked at and stay
     /// are the youngest of their queue now.
     fn evict(&self, main: &mut Main<V>, of_known: bool, most: Eviction) -> Option<Arc<Node<V>>> {
         let queue = usize::from(of_known);

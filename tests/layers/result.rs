@@ -282,8 +282,8 @@ fn a_written_result_that_contradicts_itself_is_refused() {
     assert!(serde_json::from_value::<ToolResult<()>>(good.clone()).is_ok());
     for (member, value, why) in [
         ("status", json!("timeout"), "contradicts"),
-        ("duration_ms", json!(-1), "no duration"),
-        ("duration_ms", json!(1e300), "no duration"),
+        ("duration_ms", json!(-1), "not a duration"),
+        ("duration_ms", json!(1e300), "not a duration"),
         ("status", json!("lost"), "unknown variant"),
     ] {
         let mut bad = good.clone();
