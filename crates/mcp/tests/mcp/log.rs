@@ -16,19 +16,23 @@ use crate::observers::listen;
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Records what this thread traces, until the guard is dropped.
+    /// Records what this thread traces at INFO, until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
-        Self::with_spans(FmtSpan::NONE)
+        Self::of(Level::INFO, FmtSpan::NONE)
     }
 
-    /// Records these events of spans, too.
+    /// Records these events of spans, too. Spans have their fields where DEBUG is enabled.
     pub(crate) fn with_spans(spans: FmtSpan) -> (Self, DefaultGuard) {
+        Self::of(Level::DEBUG, spans)
+    }
+
+    /// Records all levels, and new spans.
+    pub(crate) fn whole() -> (Self, DefaultGuard) {
+        Self::of(Level::TRACE, FmtSpan::NEW)
+    }
+
+    pub(crate) fn of(level: Level, spans: FmtSpan) -> (Self, DefaultGuard) {
         listen();
-        // Spans have their fields where DEBUG is enabled.
-        let level = match spans {
-            FmtSpan::NONE => Level::INFO,
-            _ => Level::DEBUG,
-        };
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()

@@ -28,6 +28,7 @@ use tower_toolcall::{
     trace::TraceLayer,
 };
 use tower_toolcall_mcp::{McpAnswer, McpNotifications, McpReconnect, McpService, McpTools};
+use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{log::Log, server::Server};
@@ -841,7 +842,7 @@ async fn progress_and_cancellation_go_over_the_new_connection() {
 /// Lost and made again: an event for each, and for attempts that fail.
 #[tokio::test(start_paused = true)]
 async fn what_becomes_of_the_connection_is_told() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::of(Level::TRACE, FmtSpan::NONE);
     let lab = Lab::new(How::Takes(20));
     let leaf = lab.leaf();
     // However many calls are concerned.

@@ -125,7 +125,7 @@ async fn schemas_follow_a_list_that_changes() {
 /// One bad schema is its tool's affair.
 #[tokio::test]
 async fn a_hostile_schema_in_a_list_leaves_the_other_tools_checked() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::whole();
     let again = json!({ "properties": { "a": { "allOf": [{ "$ref": "#/properties/a" }] } } });
     let honest = json!({ "required": ["city"] });
     let list = [tool("hostile", again), tool("weather", honest)];
@@ -230,7 +230,7 @@ fn structured_content_is_checked_against_the_output_schema() {
         (OnMisfit::Report, missing(), false, true),
         (OnMisfit::Report, flagged(), false, false),
     ] {
-        let (log, _guard) = Log::begin();
+        let (log, _guard) = Log::whole();
         let checked = McpOutput::new(&outputs())
             .with_misfit(misfit)
             .check(&call, &answer);
