@@ -5,6 +5,7 @@ mod json_logs;
 mod metrics_export;
 mod otel;
 mod redaction;
+mod schedules;
 mod trace;
 
 use std::sync::Once;

@@ -13,7 +13,7 @@
 //! | `SEED` | the first one; without `SCHEDULES` the only one, whose log is printed | 0 |
 //! | `THREADS` | how many run at a time | all processors |
 //!
-//! `SCHEDULES=1000000 cargo test --release --all-features --test stacks schedules -- --nocapture`
+//! `SCHEDULES=1000000 cargo test --release --all-features --test observed schedules -- --nocapture`
 
 mod check;
 mod leaf;
@@ -80,7 +80,7 @@ fn schedule(seed: u64, seen: &Seen, is_shown: bool) {
         entries.iter().for_each(|entry| println!("{entry:?}"));
     }
     if let Err(panic) = ended {
-        println!("SEED={seed} cargo test --all-features --test stacks schedules");
+        println!("SEED={seed} cargo test --all-features --test observed schedules");
         resume_unwind(panic);
     }
 }
@@ -126,6 +126,7 @@ fn number(variable: &str) -> Option<u64> {
 /// verdict without evidence, budgets and quotas kept, and nothing is left over or stuck.
 #[test]
 fn random_schedules_over_the_documented_stack_keep_to_the_model() {
+    crate::listening();
     leaf::silence_panics();
     let (first, only) = (number("SEED"), number("SCHEDULES"));
     let is_shown = first.is_some() && only.is_none();
@@ -184,6 +185,7 @@ fn random_schedules_over_the_documented_stack_keep_to_the_model() {
 /// One that fails can be looked at again.
 #[test]
 fn a_schedule_is_the_same_in_each_run() {
+    crate::listening();
     leaf::silence_panics();
     for seed in 0..20 {
         let logs = [(); 2].map(|()| {
