@@ -1,5 +1,6 @@
 //! Systems A, B and C: those that run tools for an agent.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{
@@ -113,7 +114,7 @@ async fn b_runs_a_sequence_within_its_budget() {
 /// B, C: W8: of ten calls that hang none is refused.
 #[tokio::test]
 async fn b_and_c_make_every_call() {
-    for preset in ["agent_library", "agent_loop"] {
+    join_all(["agent_library", "agent_loop"].map(async |preset| {
         let vars = [
             ("TOOLCALL_PRESET", preset),
             ("TOOLCALL_TIMEOUT", "0.5"),
@@ -126,7 +127,8 @@ async fn b_and_c_make_every_call() {
         }
         assert_eq!(served.upstream.requests("search"), 10);
         assert_eq!(served.breaker("search").await, "none");
-    }
+    }))
+    .await;
 }
 
 /// C: R1, R2, R3, R6: three attempts, after 1 and 2 times the base; a caller's mistake is made

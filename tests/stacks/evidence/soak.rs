@@ -48,7 +48,7 @@ use super::texts::TEXTS;
 
 fn calls() -> usize {
     let set = env::var("EVIDENCE_CALLS").ok();
-    set.map_or(2_000, |set| set.parse().unwrap())
+    set.map_or(600, |set| set.parse().unwrap())
 }
 
 fn ms(n: u64) -> Duration {
