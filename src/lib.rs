@@ -85,9 +85,10 @@
 //! # Where to go on
 //!
 //! The [guide] builds the [stack from nothing][guide::start], explains the [order][guide::order] of
-//! its layers, [compiler errors][guide::does_not_compile], and [tests of tools][guide::testing]. It
-//! lists the limits of [untrusted callers][guide::strangers], the [guarantees][guide::laws] of all
-//! layers with their tests, [further tests][guide::reliability], the [cost][guide::cost], and
+//! its layers, [compiler errors][guide::does_not_compile], [mistakes][guide::mistakes] of others,
+//! and [tests of tools][guide::testing]. It lists the limits of
+//! [untrusted callers][guide::untrusted_callers], the [guarantees][guide::guarantees] of all layers
+//! with their tests, [further tests][guide::reliability], the [cost][guide::cost], and
 //! [names in other libraries][guide::names], and [compares][guide::comparison] this crate with
 //! others. There are [examples][guide::examples] that run.
 //!

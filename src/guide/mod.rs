@@ -9,8 +9,8 @@
 //! | [`testing`] | How do I test my tools, and my stack? |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
-//! | [`strangers`] | What can an untrusted caller do? |
-//! | [`laws`] | What do all layers guarantee, and which test shows it? |
+//! | [`untrusted_callers`] | What can an untrusted caller do? |
+//! | [`guarantees`] | What do all layers guarantee, and which test shows it? |
 //! | [`reliability`] | How is it tested beyond that? |
 //! | [`cost`] | What does it cost? |
 //! | [`stability`] | What may a new version change? |
@@ -28,8 +28,8 @@ pub mod does_not_compile {}
 #[doc = include_str!("examples.md")]
 pub mod examples {}
 
-#[doc = include_str!("laws.md")]
-pub mod laws {}
+#[doc = include_str!("guarantees.md")]
+pub mod guarantees {}
 
 #[doc = include_str!("mistakes.md")]
 pub mod mistakes {}
@@ -49,8 +49,8 @@ pub mod stability {}
 #[doc = include_str!("start.md")]
 pub mod start {}
 
-#[doc = include_str!("strangers.md")]
-pub mod strangers {}
+#[doc = include_str!("untrusted_callers.md")]
+pub mod untrusted_callers {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}
