@@ -12,6 +12,7 @@ use std::{
 };
 
 use axum::{middleware::from_fn_with_state, serve::ListenerExt as _};
+use futures_util::future::join_all;
 use rmcp::{
     handler::server::tool::schema_for_type,
     model::{Tool, ToolAnnotations},
@@ -96,8 +97,11 @@ impl Gateway {
         let upstreams = servers.into_iter().map(|s| Upstream::new(s, &schemas));
         let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
         let mut beside = JoinSet::new();
-        for server in &upstreams {
-            match timeout(FIRST, server.service.connect()).await {
+        let first = upstreams
+            .iter()
+            .map(|it| timeout(FIRST, it.service.connect()));
+        for (server, connected) in upstreams.iter().zip(join_all(first).await) {
+            match connected {
                 Ok(Ok(_)) => continue,
                 Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
                 Err(_) => warn!("{} is not there yet", server.name),

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     path::PathBuf,
     process::Stdio,
     str::FromStr,
@@ -12,6 +13,11 @@ use std::{
     time::Duration,
 };
 
+#[cfg(unix)]
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 use rmcp::{
     model::ProtocolVersion,
     service::{ClientLifecycleMode, ClientServiceExt as _},
@@ -82,6 +88,7 @@ async fn connect(
     list: McpTools,
     running: &AtomicU32,
 ) -> Result<(impl Send + Sync + use<>, McpService), BoxError> {
+    let file = program.file.display().to_string();
     let mut command = Command::new(program.file);
     command.args(program.arguments).envs(program.environment);
     // One that is at work when the program ends would work on.
@@ -92,8 +99,12 @@ async fn connect(
     command.process_group(0);
     // Servers talk on stderr. A log of yours is a better place for it.
     let process = TokioChildProcess::builder(command).stderr(Stdio::null());
-    let (process, _) = process.spawn()?;
-    running.store(process.id().unwrap_or(0), SeqCst);
+    let (process, _) = process
+        .spawn()
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot start `{file}`: {e}")))?;
+    let pid = process.id().unwrap_or(0);
+    running.store(pid, SeqCst);
+    let group = Group(pid);
 
     let handler = McpNotifications::new().with_tools(list);
     // The revision of 2026-07-28, or the older one of a server that does not know it.
@@ -105,7 +116,21 @@ async fn connect(
     client.service().tools().refresh(client.peer()).await?;
     let progress = client.service().progress().clone();
     let service = McpService::new(client.peer().clone()).with_progress(progress);
-    Ok((client, service))
+    Ok(((client, group), service))
+}
+
+/// The process group of a server, which is told to end with the connection: `npx` and the like run
+/// the server as a child of theirs.
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(leader @ 1..) = self.0.try_into().ok() {
+            // It fails if no process is left.
+            let _ = killpg(Pid::from_raw(leader), Signal::SIGTERM);
+        }
+    }
 }
 
 /// A server's name, and the command that starts it.

@@ -1,6 +1,6 @@
 //! The servers that a command line names.
 
-use std::{env, fs, process::Stdio};
+use std::{env, fs, process::Stdio, time::Duration};
 
 use rmcp::{
     RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService,
@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 
 /// The program, whose log is read.
 struct Program {
-    _child: Child,
+    child: Child,
     log: Lines<BufReader<ChildStdout>>,
 }
 
@@ -33,7 +33,7 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { _child: child, log }
+        Self { child, log }
     }
 
     /// Returns the next line of the log that has these words.
@@ -94,13 +94,51 @@ async fn servers_of_the_command_line_are_offered_instead_of_those_of_the_tests()
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// `npx` and the like run a server as a child of theirs, and so does a shell.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_behind_a_launcher_ends_with_the_gateway() {
+    let _beside = beside().await;
+    let folder = env::temp_dir().join(format!("gateway-launcher-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrap/server.py");
+    let copy = folder.join("server.py");
+    fs::copy(script, &copy).unwrap();
+    let launcher = format!("own=sh -c 'python3 {} --stays; true'", copy.display());
+    let mut program = Program::start(&[&launcher]);
+    program.client().await.cancel().await.unwrap();
+    let runs = || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+        lines.any(|line| String::from_utf8_lossy(&line).contains(&*copy.to_string_lossy()))
+    };
+    assert!(runs());
+
+    let pid = program.child.id().unwrap().to_string();
+    let told = Command::new("kill").args(["-TERM", &pid]).status().await;
+    assert!(told.unwrap().success());
+    let end = async {
+        program.child.wait().await.unwrap();
+        while runs() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LIMIT, end)
+        .await
+        .expect("the server outlives the gateway");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_program_is_missing_is_named_in_the_log() {
     let _beside = beside().await;
     let time = "time=python3 -m mcp_server_time --local-timezone UTC";
     let mut program = Program::start(&["lost=no-such-program --port 1", time]);
     let line = program.line("lost is not there yet").await;
-    assert!(line.contains("No such file"), "{line}");
+    assert!(
+        line.contains("cannot start `no-such-program`: No such file"),
+        "{line}"
+    );
     let tools = program.client().await.list_all_tools().await.unwrap();
     assert!(tools.iter().any(|tool| tool.name == "time__convert_time"));
 }
