@@ -148,8 +148,8 @@ impl Rates {
         self
     }
 
-    /// Sets the share of calls of at least `slow_call` that opens the breaker, above 0 and at most
-    /// 1. Default: none. A call that took so long and succeeded counts as slow. A call that failed,
+    /// Sets the share of calls of at least `slow_call` that opens the breaker: above 0, at most 1.
+    /// Default: none. A call that took so long and succeeded counts as slow. A call that failed,
     /// or was dropped, counts as slow and as a failure. A slow probe is a failed probe. The time
     /// starts when the call first waits, not counting waits in inner layers. Work that blocks
     /// before that is not seen.

@@ -16,8 +16,6 @@
 //! queue, because the batch bounds their number. They have as many separate places in the queue.
 //! Further calls of batches wait for one of these, outside the queue.
 //!
-//! What happens to a call:
-//!
 //! # Example
 //!
 //! ```
@@ -81,6 +79,8 @@
 //! without waiting allocates nothing in both.
 //!
 //! # Details
+//!
+//! What happens to a call:
 //!
 //! - **It is sent**: it holds a permit from then on until its answer is there, a success or an
 //!   error.

@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | does | counts timeouts and lost connections of each server |
-//! | place | inside rate limit, outside concurrency limit and breaker |
+//! | place | inside retry and rate limit, outside breaker and timeout |
 //! | default | unavailable after 3 in a row; only observes |
 //! | the caller sees | nothing, or a refusal if [configured](HealthBuilder::with_refusal) |
 //! | method | `ServiceBuilderExt::tool_health` |

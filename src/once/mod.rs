@@ -4,7 +4,7 @@
 //! |---|---|
 //! | does | answers a repeated call from the first one |
 //! | place | inside `validate` and policy, outside all layers that wait or repeat |
-//! | default | for 10 minutes, by key or equal arguments |
+//! | default | equal arguments for 10 minutes, equal keys for 24 hours |
 //! | the caller sees | the first answer, or a refusal if the outcome is unknown |
 //! | method | `ServiceBuilderExt::tool_once` |
 //!

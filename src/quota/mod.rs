@@ -113,7 +113,7 @@
 //! time of the tool. If it is what a server grants: directly outside the rate-limit layer, so that
 //! each attempt costs.
 //!
-//! The layer is always ready: back-pressure ends here. If the service below is not ready for a
+//! The layer is always ready: back-pressure ends here. If the inner service is not ready for a
 //! call, the call waits for that first, and takes its units when it is about to be sent.
 //!
 //! ## Bounds

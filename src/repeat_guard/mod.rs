@@ -5,7 +5,7 @@
 //! | does | refuses a call that has failed repeatedly in the same way |
 //! | place | inside observers, outside `validate` |
 //! | default | 3 failures in a row; refused for a minute |
-//! | the caller sees | the last error again, with advice to change the arguments |
+//! | the caller sees | `InvalidInput`, `TOOL_REPEATED`: the last error in short, and advice |
 //! | method | `ServiceBuilderExt::tool_repeat_guard` |
 //!
 //! A call that has failed three times in a row with the same error is not sent again for a minute:

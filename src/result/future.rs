@@ -110,7 +110,11 @@ impl Pending {
         &self.below
     }
 
-    /// Ends the call. Called once; a second result would know nothing of the call.
+    /// Ends the call. Its [observation](Self::observation) ends with it.
+    ///
+    /// # Panics
+    ///
+    /// If the call was settled before, as a method of the observation does then.
     #[inline]
     pub fn settle<Res, C>(
         &mut self,

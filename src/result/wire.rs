@@ -146,7 +146,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ToolResult<T> {
         let duration = Duration::try_from_secs_f64(wire.duration_ms / 1e3)
             .map_err(|_| de::Error::custom("`duration_ms` is not a duration"))?;
         let metadata = wire.metadata;
-        let or_unknown = |number: Option<u64>| number.map_or(0, |number| number.wrapping_add(1));
+        let or_unknown = |number: Option<u64>| number.map_or(0, |number| number.saturating_add(1));
         let mut call = ToolCall::new(wire.tool);
         call.set_names([
             wire.server,

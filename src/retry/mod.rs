@@ -2,9 +2,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | does | repeats failed calls that may run twice |
+//! | does | repeats failed calls that may run twice, or surely did not start |
 //! | place | inside deadline, outside rate limit and breaker |
-//! | default | 3 attempts after 1 s and 2 s; a fifth of the calls of a tool |
+//! | default | 3 attempts after 1 s and 2 s; retries are at most a fifth of a tool's calls |
 //! | the caller sees | the last error, with the number of attempts |
 //! | method | `ServiceBuilderExt::tool_retry` |
 //!
@@ -140,7 +140,7 @@
 //!
 //! ## Idempotency key
 //!
-//! Leaves can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
+//! Tool services can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
 //! attempts at a call share one, and each call has its own. tower's layer cannot provide one.
 //!
 //! ## Panics

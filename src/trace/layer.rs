@@ -51,7 +51,7 @@ impl TraceLayer {
     }
 
     /// Returns a layer that makes a span for each attempt, inside the span of the call. Its place
-    /// is below the layer that repeats calls.
+    /// is inside the layer that repeats calls.
     ///
     /// An attempt has no events, and no arguments in its span: the call has them.
     pub fn attempts() -> Self {
