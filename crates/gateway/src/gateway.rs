@@ -96,18 +96,7 @@ impl Gateway {
         }
         let upstreams = servers.into_iter().map(|s| Upstream::new(s, &schemas));
         let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
-        let mut beside = JoinSet::new();
-        let first = upstreams
-            .iter()
-            .map(|it| timeout(FIRST, it.service.connect()));
-        for (server, connected) in upstreams.iter().zip(join_all(first).await) {
-            match connected {
-                Ok(Ok(_)) => continue,
-                Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
-                Err(_) => warn!("{} is not there yet", server.name),
-            }
-            beside.spawn(server.clone().connect());
-        }
+        let mut beside = connect(&upstreams).await;
 
         let metrics = Metrics::new();
         let health = settings.health_builder().build()?;
@@ -221,6 +210,23 @@ impl Gateway {
         }
         Ok(cut)
     }
+}
+
+/// Connects to all servers, for a time. Returns the tasks that go on with those that are not there.
+async fn connect(upstreams: &[Upstream]) -> JoinSet<()> {
+    let mut beside = JoinSet::new();
+    let first = upstreams
+        .iter()
+        .map(|it| timeout(FIRST, it.service.connect()));
+    for (server, connected) in upstreams.iter().zip(join_all(first).await) {
+        match connected {
+            Ok(Ok(_)) => continue,
+            Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
+            Err(_) => warn!("{} is not there yet", server.name),
+        }
+        beside.spawn(server.clone().connect());
+    }
+    beside
 }
 
 /// Waits until no call runs. Cuts calls short after `grace` seconds, or at a signal, and returns
