@@ -140,8 +140,8 @@
 //!
 //! ## Idempotency key
 //!
-//! Tool services can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along: all
-//! attempts at a call share one, and each call has its own. tower's layer cannot provide one.
+//! Tool services can send [`ToolCall::idempotency_key`](crate::ToolCall::idempotency_key) along:
+//! all attempts at a call share one, and each call has its own. tower's layer cannot provide one.
 //!
 //! ## Panics
 //!
