@@ -126,7 +126,7 @@ struct Group(u32);
 impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
-        if let Some(leader @ 1..) = self.0.try_into().ok() {
+        if let Ok(leader @ 1..) = self.0.try_into() {
             // It fails if no process is left.
             let _ = killpg(Pid::from_raw(leader), Signal::SIGTERM);
         }
