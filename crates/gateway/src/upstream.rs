@@ -19,9 +19,10 @@ use nix::{
     unistd::Pid,
 };
 use rmcp::{
+    RoleClient,
     model::ProtocolVersion,
-    service::{ClientLifecycleMode, ClientServiceExt as _},
-    transport::TokioChildProcess,
+    service::{ClientLifecycleMode, ClientServiceExt as _, RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::{TokioChildProcess, Transport},
 };
 use tokio::{process::Command, time::sleep};
 use tower_toolcall::{BoxError, ConfigError, validate::Schemas};
@@ -104,7 +105,10 @@ async fn connect(
         .map_err(|e| io::Error::new(e.kind(), format!("cannot start `{file}`: {e}")))?;
     let pid = process.id().unwrap_or(0);
     running.store(pid, SeqCst);
-    let group = Group(pid);
+    let process = Grouped {
+        process,
+        group: Group(pid),
+    };
 
     let handler = McpNotifications::new().with_tools(list);
     // The revision of 2026-07-28, or the older one of a server that does not know it.
@@ -116,11 +120,37 @@ async fn connect(
     client.service().tools().refresh(client.peer()).await?;
     let progress = client.service().progress().clone();
     let service = McpService::new(client.peer().clone()).with_progress(progress);
-    Ok(((client, group), service))
+    Ok((client, service))
 }
 
-/// The process group of a server, which is told to end with the connection: `npx` and the like run
-/// the server as a child of theirs.
+/// A server's process. Its group is signalled when the transport ends, and not later: the id may
+/// then belong to another process.
+struct Grouped {
+    process: TokioChildProcess,
+    #[expect(dead_code, reason = "it is dropped")]
+    group: Group,
+}
+
+impl Transport<RoleClient> for Grouped {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.process.send(message)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.process.receive()
+    }
+
+    fn close(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        self.process.close()
+    }
+}
+
+/// The process group of a server: `npx` and the like run the server as a child of theirs.
 struct Group(u32);
 
 impl Drop for Group {

@@ -107,26 +107,62 @@ async fn a_server_behind_a_launcher_ends_with_the_gateway() {
     let launcher = format!("own=sh -c 'python3 {} --stays; true'", copy.display());
     let mut program = Program::start(&[&launcher]);
     program.client().await.cancel().await.unwrap();
-    let runs = || {
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let mut lines = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
-        lines.any(|line| String::from_utf8_lossy(&line).contains(&*copy.to_string_lossy()))
-    };
-    assert!(runs());
+    let path = copy.to_string_lossy().into_owned();
+    assert!(runs(&path).is_some());
 
     let pid = program.child.id().unwrap().to_string();
     let told = Command::new("kill").args(["-TERM", &pid]).status().await;
     assert!(told.unwrap().success());
     let end = async {
         program.child.wait().await.unwrap();
-        while runs() {
-            sleep(Duration::from_millis(20)).await;
-        }
+        until_ended(&path).await;
     };
-    timeout(LIMIT, end)
-        .await
-        .expect("the server outlives the gateway");
+    let ended = timeout(LIMIT, end).await;
+    ended.expect("the server outlives the gateway");
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Later, the id of the group may belong to another process.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_group_of_a_killed_server_ends_without_another_call() {
+    let _beside = beside().await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrap/server.py");
+    let starts = env::temp_dir().join(format!("gateway-group-{}", std::process::id()));
+    let starts = starts.to_string_lossy().into_owned();
+    let seconds = format!("1000{}", std::process::id());
+    let child = format!("sleep {seconds} </dev/null >/dev/null &");
+    let own = format!("own=sh -c '{child} exec python3 {script} {starts}'");
+    let mut program = Program::start(&[&own]);
+    program.client().await.cancel().await.unwrap();
+    let server = runs(&starts).unwrap();
+    let child = format!("sleep\0{seconds}");
+    assert!(runs(&child).is_some());
+
+    let told = Command::new("kill").args(["-KILL", &server]).status().await;
+    assert!(told.unwrap().success());
+    let ended = timeout(LIMIT, until_ended(&child)).await;
+    ended.expect("a child outlives its server");
+    fs::remove_file(starts).unwrap();
+}
+
+/// Returns the id of the process whose command line has these words, other than a gateway's.
+#[cfg(target_os = "linux")]
+fn runs(words: &str) -> Option<String> {
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    let found = processes.find(|it| {
+        let name = fs::read_to_string(it.path().join("comm")).unwrap_or_default();
+        let line = fs::read(it.path().join("cmdline")).unwrap_or_default();
+        !name.starts_with("gateway") && String::from_utf8_lossy(&line).contains(words)
+    });
+    Some(found?.file_name().to_string_lossy().into_owned())
+}
+
+#[cfg(target_os = "linux")]
+async fn until_ended(words: &str) {
+    while runs(words).is_some() {
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
