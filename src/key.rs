@@ -85,14 +85,14 @@ impl Key {
 
     /// Returns this key, with a separate state for each principal: the subject, else the agent,
     /// else the session. Calls without a principal share one. For upstreams with a limit per user.
-    /// limit is per user.
     ///
     /// ```
     /// use tower_toolcall::{Key, rate_limit::RateLimitBackoffLayer};
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-    /// let limits =
-    /// RateLimitBackoffLayer::builder().with_keys(Key::Server.per_principal()).build()?;
+    /// let limits = RateLimitBackoffLayer::builder()
+    ///     .with_keys(Key::Server.per_principal())
+    ///     .build()?;
     /// # let _ = limits; Ok(()) }
     /// ```
     #[must_use]
@@ -114,9 +114,8 @@ impl Key {
     #[inline(never)]
     fn other_hash(&self, call: &CallInfo) -> u64 {
         match self {
-            Self::Tool => call.tool_hash(),
-            Self::Server if call.server().is_none() => call.tool_hash(),
-            Self::Server => call.server_hash(),
+            Self::Server if call.server().is_some() => call.server_hash(),
+            Self::Tool | Self::Server => call.tool_hash(),
             Self::ToolName if call.listed_tool().is_none() => call.tool_hash(),
             Self::ToolName => hash_of(None, Some(call.tool())),
             Self::Session => hash_of_session(call),
