@@ -3,60 +3,72 @@
 
 use super::words::{DISGUISED, TRIGRAMS};
 
-/// For an ASCII byte: the trigrams (one bit each) that have it in their first, second, third place.
-type Places = [[u64; 3]; 128];
-
-/// The bit of the word `pw`, which no trigram uses.
-const PW: u64 = 1 << 63;
-
-static PLACES: Places = {
-    assert!(TRIGRAMS.len() <= 63);
-    let mut places = [[0; 3]; 128];
-    let mut i = 0;
-    while i < TRIGRAMS.len() {
-        let part = TRIGRAMS[i].as_bytes();
-        assert!(part.len() == 3);
-        let mut nth = 0;
-        while nth < 3 {
-            add(&mut places, part[nth], nth, 1 << i);
-            nth += 1;
+/// For each byte: the number of a letter, in any case. Digits have the number of the letter that
+/// they stand for, or of no letter.
+static CODES: [u8; 256] = {
+    let mut codes = [SKIPPED; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            codes[byte] = if byte < 64 { 31 } else { byte as u8 & 31 };
+        } else if byte >= 128 {
+            codes[byte] = FOREIGN;
         }
-        i += 1;
+        byte += 1;
     }
     let mut i = 0;
     while i < DISGUISED[0].len() {
-        let [_, second, third] = places[DISGUISED[1][i] as usize];
-        places[DISGUISED[0][i] as usize] = [0, second, third];
+        codes[DISGUISED[0][i] as usize] = DISGUISED[1][i] & 31;
         i += 1;
     }
-    add(&mut places, b'p', 0, PW);
-    add(&mut places, b'w', 1, PW);
-    places
+    codes
 };
 
-/// Adds the `nth` place of a letter of either case.
-const fn add(places: &mut Places, letter: u8, nth: usize, bit: u64) {
-    places[letter as usize][nth] |= bit;
-    places[letter.to_ascii_uppercase() as usize][nth] |= bit;
-}
+/// Separators.
+const SKIPPED: u8 = 0xfe;
+/// Bytes beyond ASCII.
+const FOREIGN: u8 = 0xff;
 
-/// The end of the run of bytes at `at` for which `belongs` holds, and whether it may be sensitive
-/// by the built-in words: false is certain. `None` if it has bytes beyond ASCII.
+/// A bit for each three letters: set if a sensitive key may hold them.
+static KNOWN: [u64; 512] = {
+    let mut known = [0; 512];
+    let mut i = 0;
+    while i < TRIGRAMS.len() {
+        let [a, b, c] = *TRIGRAMS[i].as_bytes() else {
+            panic!("not three letters")
+        };
+        let place = (a as usize & 31) << 10 | (b as usize & 31) << 5 | (c as usize & 31);
+        known[place >> 6] |= 1 << (place & 63);
+        i += 1;
+    }
+    // The word `pw`, behind any letter or none.
+    let mut first = 0;
+    while first < 32 {
+        let place = first << 10 | (b'p' as usize & 31) << 5 | (b'w' as usize & 31);
+        known[place >> 6] |= 1 << (place & 63);
+        first += 1;
+    }
+    known
+};
+
+/// The end of the bytes from `at` on for which `belongs` holds, and whether they may be sensitive
+/// by the built-in words: false is certain. `None` if some of them are beyond ASCII.
 pub(super) fn suspicious_run(
     text: &[u8],
     at: usize,
     belongs: &[bool; 256],
 ) -> Option<(usize, bool)> {
-    let (mut one, mut two, mut found) = (0, 0, 0);
-    let mut end = at;
+    let (mut last, mut found, mut end) = (0, 0, at);
     while let Some(byte) = text.get(end)
         && belongs[usize::from(*byte)]
     {
-        let [first, second, third] = PLACES.get(usize::from(*byte))?;
-        // Separators are skipped.
-        if byte.is_ascii_alphanumeric() {
-            found |= two & third | one & second & PW;
-            (one, two) = (*first, one & second);
+        match CODES[usize::from(*byte)] {
+            FOREIGN => return None,
+            SKIPPED => {}
+            code => {
+                last = (last << 5 | usize::from(code)) & 0x7fff;
+                found |= KNOWN[last >> 6] >> (last & 63) & 1;
+            }
         }
         end += 1;
     }

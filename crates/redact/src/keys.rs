@@ -3,7 +3,7 @@
 use super::{
     filter::suspicious,
     rules::Custom,
-    text::bytes::has_digit,
+    text::bytes::{has_digit, is_one_of},
     words::{self, *},
 };
 
@@ -26,7 +26,7 @@ pub(super) fn strength(key: &str, extra: &Custom) -> Strength {
     if extra.sensitive.is_empty() && !suspicious(key) {
         return Strength::Harmless;
     }
-    if COMMON.has(key) && extra.sensitive.is_empty() && extra.harmless.is_empty() {
+    if is_one_of(key, COMMON) && extra.sensitive.is_empty() && extra.harmless.is_empty() {
         return Strength::Strong;
     }
     if !key.is_ascii() && FOREIGN.iter().any(|word| key.contains(word)) {

@@ -128,7 +128,7 @@ impl Rule {
 ///
 #[doc = include_str!("rules.md")]
 pub fn rules() -> impl Iterator<Item = Rule> {
-    let rows = RUNS.iter().map(|(row, _)| row).chain(OTHERS);
+    let rows = RUNS.iter().map(|(row, ..)| row).chain(OTHERS);
     let rows = rows.map(|row| Rule::of_row(row, Tail::Any));
     let vendors = vendors().map(|(id, prefix, tail, min)| {
         // Tokens are longer than `token::MIN`, their prefix included.

@@ -19,7 +19,7 @@ use crate::{
     hidden::{misleads, visible},
     text::{
         bytes::{floor, prefix},
-        catalog::{ELEMENT, KEY, MEMBER},
+        catalog::{ELEMENT, MEMBER, SENSITIVE},
         filter::is_one_word,
     },
 };
@@ -193,7 +193,7 @@ impl<'w> Node<'w> {
                 break;
             }
             let shown = walk.shown(key, false);
-            if rules.is_sensitive_key(key) && walk.hides(KEY, value)
+            if rules.is_sensitive_key(key) && walk.hides(SENSITIVE, value)
                 || members.hides(key, value) && walk.hides(MEMBER, value)
             {
                 out.serialize_entry(&shown, REDACTED)?;

@@ -2,8 +2,6 @@
 
 use std::sync::LazyLock;
 
-use super::text::filter;
-
 /// The lists that a word of a key is in: a bit each.
 pub(super) type Kinds = u16;
 
@@ -46,9 +44,7 @@ pub(super) fn lists() -> impl Iterator<Item = (Kinds, &'static str)> {
 }
 
 /// The most common names of secrets: they are not taken apart.
-pub(super) static COMMON: filter::Words = filter::Words::of(
-    "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret",
-);
+pub(super) const COMMON: &str = "password passwd secret apikey api_key api-key x-api-key access_token refresh_token client_secret";
 
 /// Passwords in other scripts.
 #[rustfmt::skip]
@@ -84,7 +80,24 @@ pub(super) fn kinds(word: &str) -> Kinds {
     same.fold(0, |kinds, (_, kind)| kinds | kind)
 }
 
+/// A list of words that is made when it is first used.
+pub(super) type Words = LazyLock<Index<()>>;
+
+impl Index<()> {
+    /// The words of a text.
+    pub(super) fn of(words: &'static str) -> Self {
+        Self::new(words.split(' ').map(|word| (word, ())))
+    }
+
+    /// Returns whether a word is one of the list, in any case.
+    pub(super) fn has(&self, word: &str) -> bool {
+        let mut known = self.0[slot(word.as_bytes())].iter();
+        known.any(|(.., known, ())| known.eq_ignore_ascii_case(word))
+    }
+}
+
 /// Words by their first two bytes, each with its first eight and which of them it has.
+#[derive(Debug)]
 pub(super) struct Index<T>(Vec<Vec<(u64, u64, &'static str, T)>>);
 
 impl<T: Copy> Index<T> {

@@ -3,58 +3,55 @@
 use std::ops::Range;
 
 use super::{
-    Run, block, call, code, command, encoded, field, markup, pair, phrase, prose, scheme,
+    block, call, code, command, encoded, field, filter::*, markup, pair, phrase, prose, scheme,
     statement, token, url,
 };
 
-/// Where a rule looks for secrets.
+/// How a rule looks for a secret in a run.
 #[derive(Clone, Copy)]
 pub(crate) enum Find {
-    /// In each run.
-    Run(fn(Run<'_>) -> Option<Range<usize>>),
-    /// In each run that may hold the name of a secret.
-    Named(fn(Run<'_>) -> Option<Range<usize>>),
-    /// In each run, by the rules of tokens.
+    Run(fn(super::Run<'_>) -> Option<Range<usize>>),
+    /// By the rules of tokens.
     Tokens,
 }
 
 /// The id, the secrets that it finds, an example, and an innocent text of a similar form.
 pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str);
 
-use Find::{Named, Run as Each, Tokens};
+use Find::{Run, Tokens};
 
 pub(crate) const TABLE: &str = "table";
 pub(crate) const MANIFEST: &str = "manifest";
-pub(crate) const KEY: &str = "key";
+pub(crate) const SENSITIVE: &str = "key";
 pub(crate) const MEMBER: &str = "member";
 pub(crate) const ELEMENT: &str = "element-of-array";
 pub(crate) const BASE64: &str = "base64";
 pub(crate) const OWN: &str = "own-prefix";
 
-/// The rules of runs in their order, and where each looks: the first that finds something counts. A
-/// `§` keeps scanners of repositories quiet.
+/// The rules of runs in their order, and the signs of the runs that each looks at: the first that
+/// finds something counts. A `§` keeps scanners of repositories quiet.
 #[rustfmt::skip]
-pub(crate) const RUNS: &[(Row, Find)] = &[
-    (("private-key", "private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form", "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), Each(block::find)),
-    (("url", "a password or a token before the host of a URL", "postgres://ada:hunter2@db/x", "postgres://ada@db/x"), Each(url::user_info)),
-    (("host", "`user:password@host:port` without a scheme", "root:Zq7hunterX@db.internal:3306", "image:v2@db.internal"), Each(url::bare_user_info)),
-    (("sql", "a password in a statement of SQL", "CREATE USER ada IDENTIFIED BY 'hunter2'", "users are identified by name"), Each(statement::sql)),
-    (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), Each(statement::powershell)),
-    (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), Each(phrase::find)),
-    (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), Each(call::find)),
-    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), Each(statement::directive)),
-    (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), Named(markup::find)),
-    (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), Named(code::newtype)),
-    (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), Named(field::find)),
-    (("pair", "the value of a sensitive name", "password=hunter2", "password=${DB_PASSWORD}"), Named(pair::find)),
-    (("scheme", "the credential behind the name of its scheme", "sent Bearer abc123def456", "the bearer of bad news"), Each(scheme::find)),
-    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), Each(command::find)),
-    (("webhook", "the secret part of a webhook's address", "https://hc-ping.com/Zq7hunterX", "https://example.com/Zq7hunterX"), Each(url::webhook)),
-    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), Tokens),
-    (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), Each(token::composed)),
-    (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), Each(token::beside_id)),
-    ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), Each(encoded::find)),
-    (("sentence", "a secret in a sentence", "the password is hunter2", "the password is required"), Each(prose::find)),
+pub(crate) const RUNS: &[(Row, Signs, Find)] = &[
+    (("private-key", "private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form", "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), NAMED | DASH | KEY | TOKEN, Run(block::find)),
+    (("url", "a password or a token before the host of a URL", "postgres://ada:hunter2@db/x", "postgres://ada@db/x"), COLON | CALL | MARK, Run(url::user_info)),
+    (("host", "`user:password@host:port` without a scheme", "root:Zq7hunterX@db.internal:3306", "image:v2@db.internal"), COLON, Run(url::bare_user_info)),
+    (("sql", "a password in a statement of SQL", "CREATE USER ada IDENTIFIED BY 'hunter2'", "users are identified by name"), NAMED | WORD, Run(statement::sql)),
+    (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), NAMED | WORD | DASH, Run(statement::powershell)),
+    (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), NAMED | WORD | COLON, Run(phrase::find)),
+    (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), CALL, Run(call::find)),
+    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), NAMED | WORD | COOKIE, Run(statement::directive)),
+    (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), NAMED, Run(markup::find)),
+    (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), NAMED, Run(code::newtype)),
+    (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), NAMED, Run(field::find)),
+    (("pair", "the value of a sensitive name", "password=hunter2", "password=${DB_PASSWORD}"), NAMED, Run(pair::find)),
+    (("scheme", "the credential behind the name of its scheme", "sent Bearer abc123def456", "the bearer of bad news"), WORD, Run(scheme::find)),
+    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), NAMED | WORD | DASH | PATH, Run(command::find)),
+    (("webhook", "the secret part of a webhook's address", "https://hc-ping.com/Zq7hunterX", "https://example.com/Zq7hunterX"), PATH | COLON | MARK, Run(url::webhook)),
+    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), TOKEN | KEY, Tokens),
+    (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), WORD | COLON | MARK, Run(token::composed)),
+    (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), KEY, Run(token::beside_id)),
+    ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), NAMED | KEY | TOKEN | PATH, Run(encoded::find)),
+    (("sentence", "a secret in a sentence", "the password is hunter2", "the password is required"), NAMED | WORD | COLON, Run(prose::find)),
 ];
 
 /// The other rules but those of [`vendors`](super::vendors): of tokens, of tables and blocks, of
@@ -70,7 +67,7 @@ pub(crate) const OTHERS: &[Row] = &[
     ("maxmind", "a license key of MaxMind", "Zq7hX2_vT9kLw4bRnZq7hX2vT9kLw4bRnZq7_§mmk", "cat_mmk"),
     (TABLE, "cells below a sensitive head: CSV, Markdown, HTML, SQL, the output of clients", "login,password\nada,hunter2\n", "login,city\nada,Oslo\n"),
     (MANIFEST, "the data of a Kubernetes Secret", "kind: Secret\ndata:\n  a: aHVudGVyMg==\n", "kind: ConfigMap\ndata:\n  a: aHVudGVyMg==\n"),
-    (KEY, "a member of JSON under a sensitive key", "{\"password\":1}", "{\"city\":1}"),
+    (SENSITIVE, "a member of JSON under a sensitive key", "{\"password\":1}", "{\"city\":1}"),
     (MEMBER, "a member of JSON that another member makes a secret", "{\"name\":\"X-Api-Key\",\"value\":1}", "{\"name\":\"city\",\"value\":1}"),
     (ELEMENT, "an element of a JSON array behind a name or a flag, or below a head", "[\"--token\",\"hunter2\"]", "[\"--city\",\"Oslo\"]"),
     (OWN, "a token of an own kind: see `Rules::with_secret_prefix`", "", ""),

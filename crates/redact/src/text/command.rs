@@ -58,7 +58,7 @@ impl Command {
         // A line of a diff, or behind the mark of a file's encoding.
         let name = name.trim_start_matches(|c| c == '+' || is_format(c));
         // Most words are none, as their first and last letters show.
-        let may_be = word.len() <= 64 && filter::TRIGGERS.may_have(name.as_bytes());
+        let may_be = word.len() <= 64 && filter::TRIGGERS.has(name);
         let find = || COMMANDS.iter().find(|c| is_one_of(name, c.names));
         may_be.then(find)?
     }
@@ -100,10 +100,10 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         return Some(value::extent(text, run.end + sign + 2));
     }
     if !word.starts_with('-') {
-        return run.named.then(|| after_name(run))?;
+        return run.is_named().then(|| after_name(run))?;
     }
     let password = run.command().and_then(|command| flag(run, command));
-    password.or_else(|| run.named.then(|| pair::flag(run))?)
+    password.or_else(|| run.is_named().then(|| pair::flag(run))?)
 }
 
 /// The password in the run or behind it, if the run is a flag of this command. Empty if it has

@@ -1,10 +1,13 @@
-//! The next run, and whether it is plain: most words of prose need no detector, as their letters,
-//! their length and the characters beside them show.
+//! The next run, and which rules may find a secret there: most words of prose need none, as their
+//! letters, their length and the characters beside them show.
 
 use std::ops::Range;
 
 use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::may_begin};
-use crate::filter::suspicious_run;
+use crate::{
+    filter::suspicious_run,
+    words::{Index, Words},
+};
 
 /// Longer words may be tokens.
 const SHORT: usize = 12;
@@ -12,67 +15,43 @@ const SHORT: usize = 12;
 /// Words of this length may be keys without a prefix.
 const LONG: usize = 32;
 
-/// The longest word of a list has fewer letters.
-const LENGTHS: usize = 24;
+/// Further words that rules look for and the filter of names does not know.
+const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase seed seedwords seed_words echo \
+    printf net obscure sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512 state ConvertTo-SecureString";
 
-/// Further words that detectors look for and the filter of names does not know.
-const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase echo printf net obscure sha \
-    ssha md5 smd5 crypt value -value --value state";
+/// These words, schemes and commands.
+pub(super) static TRIGGERS: Words = Words::new(|| {
+    let lists = COMMANDS.iter().map(|command| command.names);
+    let lists = lists.chain([WORDS, CAREFUL]);
+    Index::new(lists.flat_map(|list| list.split(' ').map(|word| (word, ()))))
+});
 
-/// For a length: the first and last letters of such words, of schemes and of commands, hashed to a
-/// bit each.
-pub(super) static TRIGGERS: Words = {
-    let mut table = with(with([0; LENGTHS], WORDS), CAREFUL);
-    let mut i = 0;
-    while i < COMMANDS.len() {
-        table = with(table, COMMANDS[i].names);
-        i += 1;
-    }
-    Words("", table)
-};
+/// The properties of a run that say which rules may find a secret there, a bit each.
+pub(crate) type Signs = u16;
 
-const fn with(mut table: [u64; LENGTHS], words: &str) -> [u64; LENGTHS] {
-    let words = words.as_bytes();
-    let (mut start, mut end) = (0, 0);
-    while end <= words.len() {
-        if end == words.len() || words[end] == b' ' {
-            table[end - start] |= ends(words[start], words[end - 1]);
-            start = end + 1;
-        }
-        end += 1;
-    }
-    table
-}
+/// It may hold the name of a secret.
+pub(crate) const NAMED: Signs = 1 << 0;
+/// It is one of [`TRIGGERS`].
+pub(crate) const WORD: Signs = 1 << 1;
+/// A vendor's token may begin in it.
+pub(crate) const TOKEN: Signs = 1 << 2;
+/// It is [`LONG`].
+pub(crate) const KEY: Signs = 1 << 3;
+/// It has a slash.
+pub(crate) const PATH: Signs = 1 << 4;
+/// It begins or ends with a dash, or begins with a plus.
+pub(crate) const DASH: Signs = 1 << 5;
+/// A colon and no blank follow it.
+pub(crate) const COLON: Signs = 1 << 6;
+/// Brackets follow it.
+pub(crate) const CALL: Signs = 1 << 7;
+/// `%`, `$` or `@` follows it.
+pub(crate) const MARK: Signs = 1 << 8;
+/// The second field of a line of cookies.txt follows it.
+pub(crate) const COOKIE: Signs = 1 << 9;
 
-/// The bit of the first and the last letter of a word, in any case.
-const fn ends(first: u8, last: u8) -> u64 {
-    1 << ((first & 31).wrapping_mul(11).wrapping_add(last & 31) & 63)
-}
-
-/// A list of words with blanks between them, which most words are not compared with.
-#[derive(Debug)]
-pub(crate) struct Words(pub(crate) &'static str, [u64; LENGTHS]);
-
-impl Words {
-    pub(crate) const fn of(words: &'static str) -> Self {
-        Self(words, with([0; LENGTHS], words))
-    }
-
-    /// Returns whether a word may be one of the list: false is certain.
-    pub(super) fn may_have(&self, word: &[u8]) -> bool {
-        let set = self.1.get(word.len()).copied().unwrap_or_default();
-        !word.is_empty() && set & ends(word[0], word[word.len() - 1]) != 0
-    }
-
-    /// Returns whether a word is one of the list, in any case.
-    pub(crate) fn has(&self, word: &str) -> bool {
-        self.may_have(word.as_bytes()) && is_one_of(word, self.0)
-    }
-}
-
-/// The next run of characters from `at` on, and whether it is plain: neither a secret nor a word
-/// that announces one.
-pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
+/// The next run of characters from `at` on, and its signs: most runs have none.
+pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, Signs)> {
     let bytes = text.as_bytes();
     let mut at = at;
     loop {
@@ -84,11 +63,12 @@ pub(super) fn next_run(text: &str, at: usize) -> Option<(Range<usize>, bool)> {
         }
         if let Some((end, suspicious)) = suspicious_run(bytes, at, &RUN) {
             looked_at(end - at);
-            return Some((at..end, !suspicious && is_plain(bytes, at, end)));
+            let named = if suspicious { NAMED } else { 0 };
+            return Some((at..end, named | signs(text, at, end)));
         }
         let end = run_end(text, at);
         if end > at {
-            return Some((at..end, false));
+            return Some((at..end, Signs::MAX));
         }
         at += text[at..].chars().next().map_or(1, char::len_utf8);
     }
@@ -101,31 +81,34 @@ pub(crate) fn is_one_word(text: &str) -> bool {
     word.len() < LONG && word.iter().all(letters) && (word.len() < SHORT || !is_token(word))
 }
 
-fn is_plain(text: &[u8], at: usize, end: usize) -> bool {
+/// The signs of the run at `at` but [`NAMED`].
+fn signs(text: &str, at: usize, end: usize) -> Signs {
     // The full stop of a sentence is a part of its last run.
-    let word = match &text[at..end] {
-        [head @ .., b'.'] if !head.is_empty() => head,
-        word => word,
+    let word = match text[at..end].strip_suffix('.') {
+        Some(word) if !word.is_empty() => word,
+        _ => &text[at..end],
     };
-    if matches!(word, [b'-' | b'+', ..] | [.., b'-']) {
-        return false;
-    }
-    let detected = match word.len() {
-        ..SHORT => TRIGGERS.may_have(word),
-        SHORT..LONG => is_token(word) || word.ends_with(b"SecureString"),
-        LONG.. => true,
+    let bytes = word.as_bytes();
+    let of = |sign, holds| if holds { sign } else { 0 };
+    let beside = match text.as_bytes()[end..] {
+        [b'\t', b'T' | b'F', ..] => COOKIE,
+        [b'(', ..] => CALL,
+        [b'%' | b'$' | b'@', ..] => MARK,
+        [b':', next, ..] => of(COLON, !next.is_ascii_whitespace()),
+        _ => 0,
     };
-    let beside = match text.get(end..) {
-        // A line of cookies.txt.
-        Some([b'\t', b'T' | b'F', ..] | [b'(' | b'%' | b'$' | b'@', ..]) => true,
-        Some([b':', next, ..]) => !next.is_ascii_whitespace(),
-        _ => false,
-    };
-    let escaped = at > 0 && matches!(text[at - 1], b'\\' | b';');
-    !detected && !beside && !escaped && !word.contains(&b'/')
+    let escaped = at > 0 && matches!(text.as_bytes()[at - 1], b'\\' | b';');
+    let dash = matches!(bytes, [b'-' | b'+', ..] | [.., b'-']);
+    beside
+        | of(NAMED, escaped)
+        | of(WORD, TRIGGERS.has(word))
+        | of(TOKEN, bytes.len() >= SHORT && is_token(bytes))
+        | of(KEY, bytes.len() >= LONG)
+        | of(PATH, bytes.contains(&b'/'))
+        | of(DASH, dash)
 }
 
-/// Returns whether a token may begin in a word that is not [`LONG`].
+/// Returns whether a token may begin in a word.
 fn is_token(word: &[u8]) -> bool {
     let mut before = b' ';
     word.windows(2).any(|pair| {

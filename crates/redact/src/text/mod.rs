@@ -28,7 +28,6 @@ use std::{
 
 use super::{
     REDACTED,
-    filter::suspicious,
     keys::{self, Strength},
     pairs::{DATA_FIELDS, KIND_FIELDS, KINDS},
     rules::{BUILT_IN, Rules},
@@ -66,6 +65,7 @@ use self::{
     bytes::{ends_with_one_of, prefix_of},
     catalog::{Find, MANIFEST, RUNS, TABLE},
     command::Command,
+    filter::{NAMED, Signs},
 };
 
 /// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take
@@ -123,7 +123,8 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
         }
         hidden
     };
-    while let Some((place, plain)) = filter::next_run(text, at)
+    let own = if rules.has_own() { Signs::MAX } else { 0 };
+    while let Some((place, signs)) = filter::next_run(text, at)
         && place.start < limit
     {
         if let Some(cell) = scan.cell_before(place.start) {
@@ -132,10 +133,19 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             continue;
         }
         at = place.end;
-        if plain && !rules.has_own() {
-            continue;
-        }
-        if let Some(secret) = Run::new(rules, &scan, text, place).secret() {
+        let signs = signs | own;
+        let (at_run, scan) = (place.start, &scan);
+        let run = Run {
+            rules,
+            scan,
+            text,
+            at: at_run,
+            end: place.end,
+            signs,
+        };
+        if signs != 0
+            && let Some(secret) = run.secret()
+        {
             while let Some(cell) = scan.cell_before(secret.1.start) {
                 hide(&cell);
             }
@@ -214,23 +224,13 @@ pub(super) struct Run<'a> {
     text: &'a str,
     at: usize,
     end: usize,
-    /// The run may hold the name of a secret.
-    named: bool,
+    signs: Signs,
 }
 
 impl<'a> Run<'a> {
-    fn new(rules: &'a Rules, scan: &'a Scan, text: &'a str, place: Range<usize>) -> Self {
-        // Of a quick look, false is certain.
-        let named = !rules.custom().sensitive.is_empty() || suspicious(&text[place.clone()]);
-        let named = named || text[..place.start].ends_with(['\\', ';']);
-        Self {
-            rules,
-            scan,
-            text,
-            at: place.start,
-            end: place.end,
-            named,
-        }
+    /// Returns whether the run may hold the name of a secret.
+    fn is_named(self) -> bool {
+        self.signs & NAMED != 0
     }
 
     /// The secret that begins in the run, or is announced by it and stands near it. One that stands
@@ -241,13 +241,13 @@ impl<'a> Run<'a> {
         }
         let allows = |rule| self.rules.allows(rule);
         let table = || allows(TABLE) && table::find(self);
-        if self.named && (table() || allows(MANIFEST) && lines::manifest(self)) {
+        if self.is_named() && (table() || allows(MANIFEST) && lines::manifest(self)) {
             return None;
         }
-        let found = RUNS.iter().find_map(|((rule, ..), find)| {
+        let mut rules = RUNS.iter().filter(|(_, signs, _)| signs & self.signs != 0);
+        let found = rules.find_map(|((rule, ..), _, find)| {
             let place = match find {
-                Find::Named(_) if !self.named => None,
-                Find::Run(find) | Find::Named(find) => find(self),
+                Find::Run(find) => find(self),
                 Find::Tokens => return token::find(self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;

@@ -60,7 +60,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     if is_one_of(trimmed(word), "code codes phrase") {
         return codes(run);
     }
-    if !run.named || !(2..=24).contains(&word.len()) {
+    if !run.is_named() || !(2..=24).contains(&word.len()) {
         return pgpass(run);
     }
     let noun = match run.after().as_bytes() {
