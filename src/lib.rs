@@ -4,9 +4,22 @@
 //! policies, traces and more as separate [tower](https://docs.rs/tower) layers, around any
 //! `Service<ToolCall>`.
 //!
-//! A tool is a function; a stack is read from the outside in:
-//!
+//! ```text
+//!  agent ── ToolCall ──▶ ┌────────────┐
+//!                        │ trace      │ a span for each call
+//!                        │ deadline   │ for all attempts
+//!                        │ retry      │ if it may run twice
+//!                        │ rate limit │ one wait for all calls
+//!                        │ breaker    │ one for each tool
+//!                        │ timeout    │ for one attempt
+//!                        └─────┬──────┘
+//!                              ▼
+//!      function, MCP server, HTTP endpoint, your service
 //! ```
+//!
+//! A tool is a function here. A stack is read from the outside in:
+//!
+//! ```rust
 //! use std::time::Duration;
 //! use serde::Deserialize;
 //! use serde_json::json;
@@ -30,14 +43,14 @@
 //! async fn main() -> Result<(), AnyError> {
 //!     let metrics = Metrics::new();
 //!     let stack = ServiceBuilder::new()
-//!         .tool_trace()
-//!         .tool_metrics(&metrics)
-//!         .tool_deadline(Duration::from_secs(60))
-//!         .tool_retry(RetryPolicy::new())
-//!         .tool_rate_limit()
-//!         .tool_circuit_breaker()
-//!         .tool_timeout(Duration::from_secs(10))
-//!         .tool_catch_panic()
+//!         .tool_trace() // a span for each call
+//!         .tool_metrics(&metrics) // counts and latencies
+//!         .tool_deadline(Duration::from_secs(60)) // for all
+//!         .tool_retry(RetryPolicy::new()) // if safe to run twice
+//!         .tool_rate_limit() // waits out a 429, for all calls
+//!         .tool_circuit_breaker() // one for each tool
+//!         .tool_timeout(Duration::from_secs(10)) // per attempt
+//!         .tool_catch_panic() // a panic is an error
 //!         .tool(service_fn(weather));
 //!
 //!     let city = json!({ "city": "Oslo" });
@@ -84,13 +97,10 @@
 //!
 //! # Where to go on
 //!
-//! The [guide] builds the [stack from nothing][guide::start], explains the [order][guide::order] of
-//! its layers, [compiler errors][guide::does_not_compile], [mistakes][guide::mistakes] of others,
-//! and [tests of tools][guide::testing]. It lists the limits of
-//! [untrusted callers][guide::untrusted_callers], the [guarantees][guide::guarantees] of all layers
-//! with their tests, [further tests][guide::reliability], the [cost][guide::cost], and
-//! [names in other libraries][guide::names], and [compares][guide::comparison] this crate with
-//! others. There are [examples][guide::examples] that run.
+//! - [The stack from nothing][guide::start]: each step shows a failure, and the layer that ends it.
+//! - [Which layer goes where][guide::order], and [what the compiler
+//!   means][guide::does_not_compile].
+//! - [The guide][guide]: tests, mistakes, guarantees, costs, names in other libraries, comparisons.
 //!
 //! # Layers
 //!
@@ -99,34 +109,34 @@
 //!
 //! | layer | what it does |
 //! |---|---|
-//! | [`SanitizeLayer`](sanitize::SanitizeLayer) | puts your redaction rules on a call, beside the built-in ones |
-//! | [`ToolResultLayer`](result::ToolResultLayer) | never fails: a result with status, data or error, duration, attempts |
-//! | [`IdentityLayer`](identity::IdentityLayer) | resolves names by a table of tools; refuses those that do not exist |
-//! | [`TraceLayer`](trace::TraceLayer) | a span per call, or per attempt; an event for each way to end |
-//! | [`MetricsLayer`][tool_metrics::MetricsLayer] | counts and times the calls of each tool, and the tokens they need |
-//! | [`FitLayer`](fit::FitLayer) | shortens an answer that is too long for a model, and says how much is missing |
-//! | [`CheckLayer`](check::CheckLayer) | an answer that is too large, or fails your check, is an error |
-//! | [`RepeatGuardLayer`](repeat_guard::RepeatGuardLayer) | refuses a call that a model makes again and again, and that fails alike each time |
-//! | [`ValidateLayer`][validate::ValidateLayer] | checks arguments against the tool's JSON Schema, and repairs types (feature `validate`) |
-//! | [`PolicyLayer`](policy::PolicyLayer) | allows calls, denies them, or asks a person first |
-//! | [`OnceLayer`](once::OnceLayer) | a repeated call runs once: equal arguments within ten minutes get the first one's answer |
-//! | [`CacheLayer`](cache::CacheLayer) | keeps answers of tools that only read, for each principal apart |
-//! | [`QuotaLayer`](quota::QuotaLayer) | bounds the calls per period, by tool, agent or any key |
-//! | [`DeadlineLayer`](deadline::DeadlineLayer) | a time budget for all inner layers; the caller's cancellation token |
-//! | [`PollLayer`](poll::PollLayer) | waits for the job that a call has started; never starts it twice |
-//! | [`RetryLayer`](retry::RetryLayer) | repeats what may run twice, within a budget and the deadline |
-//! | [`RateLimitBackoffLayer`](rate_limit::RateLimitBackoffLayer) | waits out a rate limit for all calls of a key together |
-//! | [`TokenLayer`](token::TokenLayer) | exchanges the caller's token for one of the tool's |
-//! | [`HealthLayer`](health::HealthLayer) | learns which servers are there; by setting it refuses calls to the others |
-//! | [`ConcurrencyLimitLayer`](concurrency_limit::ConcurrencyLimitLayer) | bounds how many calls of a key run at a time; a bounded queue |
-//! | [`CircuitBreakerLayer`](circuit_breaker::CircuitBreakerLayer) | stops calling a tool that is broken, and tries it again later |
-//! | [`TimeoutLayer`](timeout::TimeoutLayer) | bounds one attempt: per call, per tool; idle timeouts with progress |
-//! | [`CatchPanicLayer`](catch_panic::CatchPanicLayer) | a panicking tool is an error |
-//! | [`TransportLayer`](transport::TransportLayer) | directly around a client: whether its request was sent is known by its errors' types |
-//! | [`NormalizeLayer`](normalize::NormalizeLayer) | outside of tower's own layers: their errors become ours |
-//! | [`Switch`](switch::Switch) | a layer that may be off, and changes nothing then |
-//! | [`middleware::from_fn`] | anywhere: a layer of your own from an async function |
-//! | [`flow`] | anywhere: a layer of your own that refuses calls, lets them wait, or looks at their ends, without a box |
+//! | [`sanitize`] | puts your redaction rules on a call, beside the built-in ones |
+//! | [`result`] | never fails: a result with status, data or error, duration, attempts |
+//! | [`identity`] | resolves names by a table of tools; refuses those that do not exist |
+//! | [`trace`] | a span per call, or per attempt; an event for each way to end |
+//! | [`tool_metrics`] | counts and times the calls of each tool |
+//! | [`fit`] | shortens an answer that is too long for a model |
+//! | [`check`] | refuses an answer that is too large, or fails your check |
+//! | [`repeat_guard`] | refuses a call that a model makes again and again, and that always fails |
+//! | [`validate`] | checks arguments against JSON Schemas, and repairs types (feature `validate`) |
+//! | [`policy`] | allows calls, denies them, or asks a person first |
+//! | [`once`] | runs equal calls within ten minutes once |
+//! | [`cache`] | keeps answers of tools that only read, for each principal |
+//! | [`quota`] | limits calls per period, by tool, agent or any key |
+//! | [`deadline`] | a time budget for all inner layers; the caller's cancellation token |
+//! | [`poll`] | waits for the job that a call has started; never starts it twice |
+//! | [`retry`] | repeats what may run twice, within a budget and the deadline |
+//! | [`rate_limit`] | backs off after a server's limit, for all calls of a key together |
+//! | [`token`] | exchanges the caller's token for one of the tool's |
+//! | [`health`] | learns which servers are available; refuses calls to the others if configured |
+//! | [`concurrency_limit`] | limits how many calls of a key run at a time; a bounded queue |
+//! | [`circuit_breaker`] | stops calling a tool that is broken, and tries it again later |
+//! | [`timeout`] | limits one attempt: per call, per tool; idle timeouts with progress |
+//! | [`catch_panic`] | turns a panic of a tool into an error |
+//! | [`transport`] | directly around a client: knows whether its request was sent |
+//! | [`normalize`] | outside of tower's own layers: turns their errors into ours |
+//! | [`switch`] | turns a layer off by a setting |
+//! | [`middleware`] | anywhere: a layer of your own from an async function |
+//! | [`flow`] | anywhere: a layer of your own without a box |
 //!
 //! [`ServiceBuilderExt`] has a method for most of them. They communicate by public types:
 //! [`ToolCall`] and its [`Record`], [`ToolError`], [`Classify`], [`Event`]. So a layer of your own
@@ -134,19 +144,26 @@
 //!
 //! # Tools, loops and servers
 //!
-//! | module | what it is |
+//! | module, or crate | what it is |
 //! |---|---|
-//! | [`tower-toolcall-mcp`](https://docs.rs/tower-toolcall-mcp), a crate | MCP servers as tools, also ones that die and come back; a stack as an MCP server |
-//! | [`tower-toolcall-http`](https://docs.rs/tower-toolcall-http), a crate | HTTP endpoints as tools, by templates; files that describe tools; the token endpoint of an identity provider |
 //! | [`router`] | many tools and servers behind one service; functions of typed arguments |
 //! | [`batch`] | many calls concurrently, or one after the other within a budget |
-//! | [`tower-toolcall-turn`](https://docs.rs/tower-toolcall-turn), a crate | a model's tool calls from the JSON of OpenAI, Anthropic, Gemini and Bedrock, and the results back |
-//! | [`serve`], [`grpc_status`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses. For others: [`ToolError::to_http`] |
-//! | [`reader`] | a deserializer with errors for people: for settings and files of your own |
 //! | [`settings`] | the whole stack from a file and the environment, with presets |
-//! | [`tower-toolcall-redis`](https://docs.rs/tower-toolcall-redis), a crate | breakers and rate limits that several processes share, over Redis or a store of yours |
-//! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; figures through the `metrics` crate |
-//! | [`redact`] | how secrets are found in arguments, answers and errors |
+//! | [`serve`], [`grpc_status`] | a stack behind HTTP and JSON-RPC; errors as gRPC statuses |
+//! | [`otel`], [`metrics_facade`] | OpenTelemetry and Langfuse; the `metrics` crate |
+//! | [`reader`] | a deserializer with errors for people: for settings and files of your own |
+//! | [`redact`] | finds secrets in arguments, answers and errors |
+//! | [tower-toolcall-mcp] | MCP servers as tools, with reconnects; a stack as an MCP server |
+//! | [tower-toolcall-http] | HTTP endpoints as tools, by templates and files; the token endpoint |
+//! | [tower-toolcall-turn] | a model's calls from the JSON of its provider, and the results back |
+//! | [tower-toolcall-redis] | breakers and rate limits that several processes share |
+//! | [tower-toolcall-test] | scripted tools, faults and replays for tests |
+//!
+//! [tower-toolcall-mcp]: https://docs.rs/tower-toolcall-mcp
+//! [tower-toolcall-http]: https://docs.rs/tower-toolcall-http
+//! [tower-toolcall-turn]: https://docs.rs/tower-toolcall-turn
+//! [tower-toolcall-redis]: https://docs.rs/tower-toolcall-redis
+//! [tower-toolcall-test]: https://docs.rs/tower-toolcall-test
 //!
 //! # Features
 //!
@@ -159,12 +176,12 @@
 //! | `tower` | on by default: [`ServiceBuilderExt`]; recognises tower's own errors |
 //! | `metrics` | [`metrics_facade`] (`metrics`) |
 //! | `otel` | [`otel`] (`opentelemetry`, `tracing-opentelemetry`) |
-//! | `schemars` | [`router::RouterBuilder::typed_tool`]: the type of a function's arguments is the tool's schema (`schemars`) |
+//! | `schemars` | [`router::RouterBuilder::typed_tool`]: schemas of typed functions (`schemars`) |
 //! | `validate` | [`validate`] (`jsonschema`, which fetches nothing) |
 //! | `settings` | [`settings`] (`humantime`) |
 //! | `axum` | [`serve`], without its server |
 //! | `tonic` | [`grpc_status`], without its server and client |
-//! | `hyper` | recognises errors of `hyper` 1, of `hyper-util`'s client, and of HTTP/2 by their types: also for your own tool service over reqwest |
+//! | `hyper` | recognises errors of hyper 1, hyper-util's client and HTTP/2 by their types |
 //! | `reqwest` | recognises errors of reqwest by their types |
 //! | `hints` | [`hint::from_headers`]: how long a server asks to wait |
 //! | `anyhow` | tools that return `anyhow::Error` |

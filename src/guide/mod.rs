@@ -7,11 +7,13 @@
 //! | [`does_not_compile`] | What does the compiler mean? |
 //! | [`mistakes`] | What do others get wrong, and what forbids it here? |
 //! | [`testing`] | How do I test my tools, and my stack? |
+//! | [`why`] | Why is it built this way, and what was refused? |
+//! | [`from_tower_resilience`], [`from_reqwest_middleware`] | How does my code look here? |
+//! | [`from_polly`], [`from_fastmcp`] | the same, from other languages |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
 //! | [`untrusted_callers`] | What can an untrusted caller do? |
-//! | [`guarantees`] | What do all layers guarantee, and which test shows it? |
-//! | [`reliability`] | How is it tested beyond that? |
+//! | [`guarantees`] | What do all layers guarantee? |
 //! | [`cost`] | What does it cost? |
 //! | [`stability`] | What may a new version change? |
 //! | [`comparison`] | What do others do, and where does this crate not compete? |
@@ -28,6 +30,18 @@ pub mod does_not_compile {}
 #[doc = include_str!("examples.md")]
 pub mod examples {}
 
+#[doc = include_str!("from_fastmcp.md")]
+pub mod from_fastmcp {}
+
+#[doc = include_str!("from_polly.md")]
+pub mod from_polly {}
+
+#[doc = include_str!("from_reqwest_middleware.md")]
+pub mod from_reqwest_middleware {}
+
+#[doc = include_str!("from_tower_resilience.md")]
+pub mod from_tower_resilience {}
+
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}
 
@@ -40,9 +54,6 @@ pub mod names {}
 #[doc = include_str!("order.md")]
 pub mod order {}
 
-#[doc = include_str!("reliability.md")]
-pub mod reliability {}
-
 #[doc = include_str!("stability.md")]
 pub mod stability {}
 
@@ -54,3 +65,6 @@ pub mod untrusted_callers {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}
+
+#[doc = include_str!("why.md")]
+pub mod why {}

@@ -19,7 +19,7 @@ fn main() {
         .filter_map(|line| line.strip_prefix("//!"))
         .map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned())
         .collect();
-    let landing = code(&landing.join("\n"), "```\n");
+    let landing = code(&landing.join("\n"), "```rust\n");
     let (uses, body) = program(&landing);
     write("batch.rs", &replaced(&body, CALL, calls));
     write("refused.rs", &replaced(&body, CALL, &refused));
