@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench -p benches --bench instructions              # compare with the committed baseline
 //! cargo bench -p benches --bench instructions -- --update  # write a new baseline
-//! cargo bench -p benches --bench instructions -- breaker   # only groups or candidates with such a name
+//! cargo bench -p benches --bench instructions -- breaker # only what has such a name
 //! ```
 //!
 //! Unlike time, instructions repeat, so a growth of 3 % is news: the run prints what grew and

@@ -3,8 +3,8 @@
 //! ```text
 //! cargo bench -p benches --bench overhead                      # all of it: a minute or two
 //! cargo bench -p benches --bench overhead -- --quick           # less exact: a third of that
-//! cargo bench -p benches --bench overhead -- breaker retry     # groups with that in their names, or a candidate's
-//! cargo bench -p benches --bench overhead -- tasks             # what tasks on several workers do to each other
+//! cargo bench -p benches --bench overhead -- breaker retry # groups, or candidates
+//! cargo bench -p benches --bench overhead -- tasks # tasks on several workers
 //! cargo bench -p benches --bench overhead -- --json FILE       # the same for programs
 //! ```
 //!

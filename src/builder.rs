@@ -59,61 +59,88 @@
 //! From the outside in. Any subset works, and so does any other order, in its own way; this one
 //! does what its layers say:
 //!
-//! | layer | why there |
-//! |---|---|
-//! | `tool_sanitize` | its rules hold for all observers inside |
-//! | `tool_result` | whatever fails inside, the caller has a result |
-//! | `tool_identity` | inside it a tool has one name, however callers spell it; so layers that show or keep names are inside. An unknown name goes no further |
-//! | `tool_trace` | its span holds all attempts and waits, and their events |
-//! | `tool_metrics` | counts calls, not attempts; inner layers report the rest |
-//! | `tool_fit` | the check judges the whole answer; observers see the caller's |
-//! | `tool_check`, `tool_max_bytes` | a refused answer is not requested again |
-//! | `tool_repeat_guard` | arguments are compared as the model wrote them, and wrong ones that it sends repeatedly are refused here |
-//! | `tool_validate` | arguments that do not fit are not sent, and cost no attempt and no place in a queue; no breaker counts them. Checked once for each call |
-//! | `tool_policy` | arguments are sent as they were allowed, or approved by a person; the time for that is not the tools', and one approval is for all attempts |
-//! | `tool_once` | arguments are compared as they are sent, and a call that is not allowed gets no answer; all attempts are one run |
-//! | `tool_cache` | the same; and a kept answer needs no token, no time and no attempt |
-//! | `tool_quota` | a call costs once, however often it is sent; and its wait does not use up the time for the tool |
-//! | `tool_deadline` | bounds all waits and repeats inside |
-//! | `tool_poll` | waits for jobs; inner layers act on single requests |
-//! | `tool_retry` | repeats the inner layers and the tool |
-//! | `tool_trace_attempts` | a span for each attempt |
-//! | `tool_rate_limit` | a call that waits for its turn holds no place of the breaker's |
-//! | `tool_health` | an attempt shows the health of its server; and a call to an unavailable server asks no breaker |
-//! | `tool_concurrency_limit` | delays of outer layers hold no place; and a call from the queue asks the breaker when its turn has come |
-//! | `tool_circuit_breaker` | counts attempts, so it opens as soon as it can; and each attempt asks it |
-//! | `tool_timeout` | bounds one attempt, and its expiry is a failure for the breaker |
-//! | `tool_catch_panic` | a panic is an error for all of them |
+//! - `tool_sanitize`: its rules hold for all observers inside
+//! - `tool_result`: whatever fails inside, the caller has a result
+//! - `tool_identity`: inside it a tool has one name, however callers spell it; so layers that show
+//!   or keep names are inside. An unknown name goes no further
+//! - `tool_trace`: its span holds all attempts and waits, and their events
+//! - `tool_metrics`: counts calls, not attempts; inner layers report the rest
+//! - `tool_fit`: the check judges the whole answer; observers see the caller's
+//! - `tool_check`, `tool_max_bytes`: a refused answer is not requested again
+//! - `tool_repeat_guard`: arguments are compared as the model wrote them, and wrong ones that it
+//!   sends repeatedly are refused here
+//! - `tool_validate`: arguments that do not fit are not sent, and cost no attempt and no place in a
+//!   queue; no breaker counts them. Checked once for each call
+//! - `tool_policy`: arguments are sent as they were allowed, or approved by a person; the time for
+//!   that is not the tools', and one approval is for all attempts
+//! - `tool_once`: arguments are compared as they are sent, and a call that is not allowed gets no
+//!   answer; all attempts are one run
+//! - `tool_cache`: the same; and a kept answer needs no token, no time and no attempt
+//! - `tool_quota`: a call costs once, however often it is sent; and its wait does not use up the
+//!   time for the tool
+//! - `tool_deadline`: bounds all waits and repeats inside
+//! - `tool_poll`: waits for jobs; inner layers act on single requests
+//! - `tool_retry`: repeats the inner layers and the tool
+//! - `tool_trace_attempts`: a span for each attempt
+//! - `tool_rate_limit`: a call that waits for its turn holds no place of the breaker's
+//! - `tool_health`: an attempt shows the health of its server; and a call to an unavailable server
+//!   asks no breaker
+//! - `tool_concurrency_limit`: delays of outer layers hold no place; and a call from the queue asks
+//!   the breaker when its turn has come
+//! - `tool_circuit_breaker`: counts attempts, so it opens as soon as it can; and each attempt asks
+//!   it
+//! - `tool_timeout`: bounds one attempt, and its expiry is a failure for the breaker
+//! - `tool_catch_panic`: a panic is an error for all of them
 //!
 //! `tool_normalize` converts the errors of tower's own layers into ours: directly outside such a
 //! layer, wherever that is.
 //!
 //! What other orders do:
 //!
-//! | order | effect |
-//! |---|---|
-//! | timeout outside retry | it bounds all attempts together, delays included: a tool that needs a retry times out in the middle of a delay, and a hanging tool is never retried |
-//! | breaker outside retry | it counts calls instead of attempts: a dead tool gets three times as many requests before it opens, and retries go on while others find it dead |
-//! | fit inside check | the check sees a shortened answer: its size says nothing, and JSON that became text fits no schema |
-//! | rate limit inside breaker | the probe of a half-open breaker waits for a cooldown in its place: all other calls are refused for as long |
-//! | quota inside retry | each attempt costs, and waits for its turn within the deadline |
-//! | concurrency limit outside retry or rate limit | calls hold their places while they wait for a delay or a cooldown, and others wait for them |
-//! | concurrency limit inside timeout | the time in the queue counts as the tool's: calls time out that were never sent, and the breaker opens for it |
-//! | validate inside retry, rate limit or breaker | arguments are checked again for each attempt, and a call that cannot be sent waits for its turn first |
-//! | repeat guard inside retry | only the first attempt of each call is counted, because the others are not the model's |
-//! | policy inside deadline or retry | a person thinks on the tools' time, and is asked again for each attempt |
-//! | policy outside identity | rules know tools by callers' spellings |
-//! | policy outside validate | a person approves arguments that are repaired afterwards |
-//! | once inside retry | each attempt is a call with the same key: after an attempt that may have run the next is refused, and the caller reads that instead of the first error |
-//! | once or cache outside policy | a call that is not allowed any more gets the answer from when it was |
-//! | cache inside retry, rate limit or breaker | a call with a kept answer waits, or is refused, for a server that it does not need |
-//! | poll inside retry, breaker or timeout | they act on the whole job: the timeout ends it, and the breaker's probe takes as long as it. A retry goes on waiting for the same job |
-//! | identity inside a layer with keys | that layer keeps its state under callers' spellings: a tool has several breakers, and invented names have theirs |
-//! | tower's load_shed without normalize directly outside it | a shed call looks like a failure of the tool: it is repeated and uses up the retry budget, or it is not, and the advice of `tool.inert` names `normalize` |
-//! | one of our layers between tower's load_shed and concurrency_limit | nothing is shed: ours are always ready, so calls queue inside them |
-//! | tower's timeout outside the breaker | its expiries are drops, which the breaker never counts, unless the timeout is [about 30 s or more](crate::circuit_breaker::CircuitBreakerBuilder::with_abandoned_after); the trace says cancelled |
-//! | a breaker of each endpoint inside tower's balance | an open breaker answers immediately, so the dead endpoint has the least load and gets all calls |
-//! | catch_panic outside the breaker | a panic passes the inner layers as a panic: the breaker counts it, but no layer has an error to name the call in, or to classify |
+//! - **timeout outside retry**: it bounds all attempts together, delays included: a tool that needs
+//!   a retry times out in the middle of a delay, and a hanging tool is never retried
+//! - **breaker outside retry**: it counts calls instead of attempts: a dead tool gets three times
+//!   as many requests before it opens, and retries go on while others find it dead
+//! - **fit inside check**: the check sees a shortened answer: its size says nothing, and JSON that
+//!   became text fits no schema
+//! - **rate limit inside breaker**: the probe of a half-open breaker waits for a cooldown in its
+//!   place: all other calls are refused for as long
+//! - **quota inside retry**: each attempt costs, and waits for its turn within the deadline
+//! - **concurrency limit outside retry or rate limit**: calls hold their places while they wait for
+//!   a delay or a cooldown, and others wait for them
+//! - **concurrency limit inside timeout**: the time in the queue counts as the tool's: calls time
+//!   out that were never sent, and the breaker opens for it
+//! - **validate inside retry, rate limit or breaker**: arguments are checked again for each
+//!   attempt, and a call that cannot be sent waits for its turn first
+//! - **repeat guard inside retry**: only the first attempt of each call is counted, because the
+//!   others are not the model's
+//! - **policy inside deadline or retry**: a person thinks on the tools' time, and is asked again
+//!   for each attempt
+//! - **policy outside identity**: rules know tools by callers' spellings
+//! - **policy outside validate**: a person approves arguments that are repaired afterwards
+//! - **once inside retry**: each attempt is a call with the same key: after an attempt that may
+//!   have run the next is refused, and the caller reads that instead of the first error
+//! - **once or cache outside policy**: a call that is not allowed any more gets the answer from
+//!   when it was
+//! - **cache inside retry, rate limit or breaker**: a call with a kept answer waits, or is refused,
+//!   for a server that it does not need
+//! - **poll inside retry, breaker or timeout**: they act on the whole job: the timeout ends it, and
+//!   the breaker's probe takes as long as it. A retry goes on waiting for the same job
+//! - **identity inside a layer with keys**: that layer keeps its state under callers' spellings: a
+//!   tool has several breakers, and invented names have theirs
+//! - **tower's load_shed without normalize directly outside it**: a shed call looks like a failure
+//!   of the tool: it is repeated and uses up the retry budget, or it is not, and the advice of
+//!   `tool.inert` names `normalize`
+//! - **one of our layers between tower's load_shed and concurrency_limit**: nothing is shed: ours
+//!   are always ready, so calls queue inside them
+//! - **tower's timeout outside the breaker**: its expiries are drops, which the breaker never
+//!   counts, unless the timeout is [about 30 s or
+//!   more](crate::circuit_breaker::CircuitBreakerBuilder::with_abandoned_after); the trace says
+//!   cancelled
+//! - **a breaker of each endpoint inside tower's balance**: an open breaker answers immediately, so
+//!   the dead endpoint has the least load and gets all calls
+//! - **catch_panic outside the breaker**: a panic passes the inner layers as a panic: the breaker
+//!   counts it, but no layer has an error to name the call in, or to classify
 
 use std::time::Duration;
 

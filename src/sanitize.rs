@@ -9,9 +9,9 @@
 //! | method | `ServiceBuilderExt::tool_sanitize` |
 //!
 //! The tool gets the real arguments; what people and log stores read is redacted by the call's
-//! [`Rules`]: the arguments in spans ([`ToolCall::sanitized`]), the answer where it is shown, the message,
-//! body and details of errors, and a [`ToolResult`](crate::ToolResult) that is serialised. Without
-//! this layer the built-in rules hold; with it, yours, which add to them.
+//! [`Rules`]: the arguments in spans ([`ToolCall::sanitized`]), the answer where it is shown, the
+//! message, body and details of errors, and a [`ToolResult`](crate::ToolResult) that is serialised.
+//! Without this layer the built-in rules hold; with it, yours, which add to them.
 //!
 //! Names (of tools, servers, calls, sessions) are redacted by the built-in rules in any case.
 //!

@@ -15,12 +15,15 @@
 //! | reqwest: `is_connect()` (feature `reqwest` or `hyper`) | `ConnectionFailed` | no |
 //! | tonic's `ConnectError` (feature `tonic`) | `ConnectionFailed` | no |
 //! | HTTP/2 `REFUSED_STREAM` (feature `hyper` or `tonic`) | `ConnectionFailed` | no |
-//! | another [`std::io::Error`] of a connection; hyper's `is_canceled()`, `is_closed()`, `is_incomplete_message()` | `ConnectionFailed` | unknown |
-//! | reqwest with a status (feature `reqwest`) | the [status' kind](crate::ErrorKind::from_http_status) | 429: no; else by the kind |
+//! | another [`std::io::Error`] of a connection | `ConnectionFailed` | unknown |
+//! | hyper: `is_canceled()`, `is_closed()` and the like | `ConnectionFailed` | unknown |
+//! | reqwest with a status (feature `reqwest`) | [by it][status] | 429: no; else by the kind |
 //! | a gRPC status (feature `tonic`) | by its code: the table in `grpc_status` | unknown |
 //! | a timeout of tokio, tower, hyper or reqwest | `Timeout` | unknown |
 //! | a [`ToolError`] of the client's own | as it is | as it is |
 //! | anything else | by its text | unknown |
+//!
+//! [status]: crate::ErrorKind::from_http_status
 //!
 //! An error that is known by its type is [reported](crate::Evidence::Reported), any other is
 //! [inferred](crate::Evidence::Inferred). An answer with an error status that the client returns as

@@ -4,8 +4,8 @@
 //! ```text
 //! cargo run --release -p benches --bin overhead                  # target/overhead.svg and .json
 //! cargo run --release -p benches --bin overhead -- some/figures  # some/figures.svg and .json
-//! cargo run --release -p benches --bin overhead -- --quick       # less exact, in a third of the time
-//! cargo run --release -p benches --bin overhead -- --readme      # the tables of README.md and of the guide, and the chart
+//! cargo run --release -p benches --bin overhead -- --quick # less exact, in a third of the time
+//! cargo run --release -p benches --bin overhead -- --readme # tables and chart
 //! ```
 //!
 //! About ten seconds, when it is compiled. Candidates, calls and loop are those of the bench of

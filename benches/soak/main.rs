@@ -2,7 +2,7 @@
 //! does not.
 //!
 //! ```text
-//! cargo run --release -p benches --bin soak                          # 20 minutes at 5,000 calls per second
+//! cargo run --release -p benches --bin soak # 20 minutes at 5,000 calls per second
 //! cargo run --release -p benches --bin soak -- --secs 300 --rate 1000 --period 30
 //! ```
 //!

@@ -30,7 +30,8 @@
 //!     city: String,
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), BoxError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), BoxError> {
 //! let weather = service_fn(|call: ToolCall| async move {
 //!     let Weather { city } = call.arguments_as()?;
 //!     match &*city {

@@ -19,10 +19,9 @@ impl ToolCall {
     /// Takes up what the headers of an HTTP request, or the metadata of a gRPC request, say of the
     /// call:
     ///
-    /// | header | becomes |
-    /// |---|---|
-    /// | `x-request-id`, at most 128 visible characters | the call's id |
-    /// | `traceparent`, `tracestate` and what else is configured (feature `otel`) | the parent of its span |
+    /// - `x-request-id`, at most 128 visible characters: the call's id
+    /// - `traceparent`, `tracestate` and what else is configured (feature `otel`): the parent of
+    ///   its span
     ///
     /// A value that is malformed, too long or there twice is ignored. No deadline is taken: see
     /// [`with_request_deadline`](Self::with_request_deadline).
@@ -50,10 +49,9 @@ impl ToolCall {
 
     /// Takes up who has sent a request, as far as its extensions say so:
     ///
-    /// | extension | becomes |
-    /// |---|---|
-    /// | [`VerifiedCaller`](crate::VerifiedCaller), from an authentication layer | the agent id |
-    /// | axum's `ConnectInfo<SocketAddr>` (feature `axum`) | the session id: the peer's IP address, [not verified](Self::with_unverified_ids) |
+    /// - [`VerifiedCaller`](crate::VerifiedCaller), from an authentication layer: the agent id
+    /// - **axum's `ConnectInfo<SocketAddr>` (feature `axum`)**: the session id: the peer's IP
+    ///   address, [not verified](Self::with_unverified_ids)
     ///
     /// axum has the address if the server is made with
     /// `into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy it is the proxy's:

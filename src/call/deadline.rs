@@ -47,10 +47,10 @@ impl ToolCall {
 
     /// Tightens the deadline to `at`, which came over a connection.
     ///
-    /// | `trust` | a call that the deadline ends |
-    /// |---|---|
-    /// | [`Untrusted`](Trust::Untrusted) | does not count in circuit breakers and health registries if the deadline was shorter than the tool's own timeout; a breaker does not choose such a call as its probe |
-    /// | [`Trusted`](Trust::Trusted) | has timed out, and circuit breakers count it |
+    /// - [`Untrusted`](Trust::Untrusted): does not count in circuit breakers and health registries
+    ///   if the deadline was shorter than the tool's own timeout; a breaker does not choose such a
+    ///   call as its probe
+    /// - [`Trusted`](Trust::Trusted): has timed out, and circuit breakers count it
     ///
     /// The earliest of several deadlines decides. The
     /// [reserve](crate::deadline::DeadlineLayer::with_reserve) of inner layers is at most a tenth

@@ -14,12 +14,12 @@ use super::{CallInfo, Observation, Record, ToolCall};
 /// itself, while [`forget`](Self::forget) on another thread asks for both. A call that is not held
 /// reads the word once and writes nothing.
 ///
-/// | flag | is set by | is cleared by |
-/// |---|---|---|
-/// | [`HELD`] | `CallInfo::hold` | `release`, and the next attempt |
-/// | [`IN_FUNCTION`] | `CallInfo::enter_function` | `release`, and the next attempt |
-/// | [`BETWEEN`] | `CallInfo::end_attempt` | the next attempt |
-/// | [`AGAIN`] | `CallInfo::end_attempt` of an attempt that may have run; a copy | the next recording |
+/// - [`HELD`] is set by `CallInfo::hold`, and cleared by `release`, and the next attempt
+/// - [`IN_FUNCTION`] is set by `CallInfo::enter_function`, and cleared by `release`, and the next
+///   attempt
+/// - [`BETWEEN`] is set by `CallInfo::end_attempt`, and cleared by the next attempt
+/// - [`AGAIN`] is set by `CallInfo::end_attempt` of an attempt that may have run; a copy, and
+///   cleared by the next recording
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicU32);
 

@@ -48,7 +48,8 @@
 //! use std::time::Duration;
 //! use tower_toolcall::circuit_breaker::{CircuitBreakerLayer, Rates};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::ConfigError> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let breaker = CircuitBreakerLayer::builder()
 //!     .with_trip(
 //!         Rates::over_time(Duration::from_secs(60))

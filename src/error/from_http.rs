@@ -57,11 +57,11 @@ impl ToolError {
     /// or [words](hint::from_text) of the body of a limit or a 503. A 403 is
     /// [`RateLimited`](ErrorKind::RateLimited) if the same answer says that a limit is used up:
     ///
-    /// | sign | evidence |
-    /// |---|---|
-    /// | `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`) | [`Reported`](super::Evidence::Reported) |
-    /// | a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's `REQUEST_LIMIT_EXCEEDED` | `Reported` |
-    /// | words in a body: "secondary rate limit" | [`Inferred`](super::Evidence::Inferred) |
+    /// - `Retry-After`, or a limit with nothing left (`X-RateLimit-Remaining: 0`):
+    ///   [`Reported`](super::Evidence::Reported)
+    /// - **a code of the error in a JSON body: Google's `rateLimitExceeded`, Salesforce's
+    ///   `REQUEST_LIMIT_EXCEEDED`**: `Reported`
+    /// - **words in a body: "secondary rate limit"**: [`Inferred`](super::Evidence::Inferred)
     ///
     /// The message has the status and the text for people in a JSON body: `error.message`,
     /// `message`, `detail` or `title` of RFC 9457 and the like, else the beginning of the body. The

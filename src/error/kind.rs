@@ -41,24 +41,29 @@ pub enum Evidence {
 /// The kind of a failed tool call. The table shows what follows from it: the code, what the caller
 /// may do, how it counts, and the codes of three protocols.
 ///
-/// | kind | [code](Self::code) | [retryable](Self::is_retryable) | [execution](Self::execution) | [breaker](Self::count) | JSON-RPC | HTTP | gRPC |
+/// | kind | [code] | [retryable] | [ran] | [breaker] | JSON-RPC | HTTP | gRPC |
 /// |---|---|---|---|---|---|---|---|
 /// | `Timeout` | `TOOL_TIMEOUT` | yes | unknown | failure | -32000 | 504 | 4 |
-/// | `DeadlineExceeded` | `TOOL_DEADLINE_EXCEEDED` | no | not started | neutral | -32000 | 504 | 4 |
-/// | `RateLimited` | `RATE_LIMITED` | yes | not started | neutral | -32603 | 429 | 8 |
-/// | `CircuitOpen` | `CIRCUIT_OPEN` | later | not started | neutral | -32001 | 503 | 14 |
-/// | `Overloaded` | `OVERLOADED` | yes | not started | neutral | -32603 | 503 | 14 |
-/// | `ConnectionFailed` | `CONNECTION_FAILED` | yes | unknown, or not started | failure | -32603 | 502 | 14 |
+/// | `DeadlineExceeded` | `TOOL_DEADLINE_EXCEEDED` | no | no | neutral | -32000 | 504 | 4 |
+/// | `RateLimited` | `RATE_LIMITED` | yes | no | neutral | -32603 | 429 | 8 |
+/// | `CircuitOpen` | `CIRCUIT_OPEN` | later | no | neutral | -32001 | 503 | 14 |
+/// | `Overloaded` | `OVERLOADED` | yes | no | neutral | -32603 | 503 | 14 |
+/// | `ConnectionFailed` | `CONNECTION_FAILED` | yes | unknown or no | failure | -32603 | 502 | 14 |
 /// | `Upstream` | `UPSTREAM_ERROR` | yes | unknown | failure | -32603 | 502 | 14 |
-/// | `Denied` | `TOOL_UNAVAILABLE` | no | not started | neutral | -32603 | 403 | 7 |
-/// | `NotFound` | `TOOL_NOT_FOUND` | no | not started | neutral | -32602 | 404 | 5 |
-/// | `InvalidInput` | `TOOL_INVALID_INPUT` | no | not started | neutral | -32602 | 400 | 3 |
-/// | `Failed` | `TOOL_EXECUTION_FAILED` | no | unknown | failure of the tool | -32603 | 502 | 2 |
-/// | `Reported` | `TOOL_EXECUTION_FAILED` | no | completed | neutral | -32603 | 502 | 2 |
+/// | `Denied` | `TOOL_UNAVAILABLE` | no | no | neutral | -32603 | 403 | 7 |
+/// | `NotFound` | `TOOL_NOT_FOUND` | no | no | neutral | -32602 | 404 | 5 |
+/// | `InvalidInput` | `TOOL_INVALID_INPUT` | no | no | neutral | -32602 | 400 | 3 |
+/// | `Failed` | `TOOL_EXECUTION_FAILED` | no | unknown | of the tool | -32603 | 502 | 2 |
+/// | `Reported` | `TOOL_EXECUTION_FAILED` | no | yes | neutral | -32603 | 502 | 2 |
 /// | `Cancelled` | `CANCELLED` | no | unknown | neutral | -32603 | 499 | 1 |
-/// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | if its cause is | not started | neutral | -32603 | 502 | 14 |
-/// | `PollTimeout` | `POLL_TIMEOUT` | yes, of the same call | unknown | neutral | -32603 | 504 | 4 |
+/// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | as its cause | no | neutral | -32603 | 502 | 14 |
+/// | `PollTimeout` | `POLL_TIMEOUT` | yes, same call | unknown | neutral | -32603 | 504 | 4 |
 /// | `Panicked`, `Internal` | `INTERNAL_ERROR` | no | unknown | failure | -32603 | 500 | 13 |
+///
+/// [code]: Self::code
+/// [retryable]: Self::is_retryable
+/// [ran]: Self::execution
+/// [breaker]: Self::count
 ///
 /// The JSON-RPC numbers are for JSON-RPC gateways. To MCP peers -32000 and -32001 mean
 /// ConnectionClosed and RequestTimeout: an MCP server answers with `isError` results instead.

@@ -23,11 +23,12 @@
 //! [unknown](Execution::Unknown): a tool that fails with "connection refused" may have done its
 //! work before. Only these prove that a tool did not run:
 //!
-//! | error | [evidence](Evidence) |
-//! |---|---|
-//! | the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a [`NormalizeLayer`](crate::normalize::NormalizeLayer) | `Refusal` |
-//! | of a tool service that is a transport, known by its type: [`transport`](crate::transport), [`ToolError::from_transport`] | `Reported` |
-//! | made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`], [`ToolError::with_execution`] | `Reported` |
+//! - the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a
+//!   [`NormalizeLayer`](crate::normalize::NormalizeLayer) (`Refusal`)
+//! - of a tool service that is a transport, known by its type: [`transport`](crate::transport),
+//!   [`ToolError::from_transport`] (`Reported`)
+//! - made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`],
+//!   [`ToolError::with_execution`] (`Reported`)
 //!
 //! Our own error is unchanged if the tool returns it directly. If the tool wraps it in context of
 //! its own, it describes one step of the tool's work. Its kind is kept, but it proves nothing about
@@ -97,16 +98,16 @@
 //!
 //! # Other systems' codes
 //!
-//! | ours | elsewhere |
-//! |---|---|
-//! | `TOOL_TIMEOUT` | `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an HTTP tool proxy) |
-//! | `CONNECTION_FAILED` | `MCP_CONNECTION_ERROR` (a TypeScript executor), `upstream_connection_error` |
-//! | `TOOL_EXECUTION_FAILED` | `TOOL_FAILED` (a TypeScript executor) |
-//! | `TOOL_INVALID_INPUT` | `validation_error` |
-//! | `TOKEN_EXCHANGE_FAILED` | `token_exchange_failed` |
-//! | `CIRCUIT_OPEN` | `circuit_open` |
-//! | `POLL_TIMEOUT` | `poll_timeout` |
-//! | `INTERNAL_ERROR` | `internal_error` |
+//! - `TOOL_TIMEOUT`: `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an
+//!   HTTP tool proxy)
+//! - `CONNECTION_FAILED`: `MCP_CONNECTION_ERROR` (a TypeScript executor),
+//!   `upstream_connection_error`
+//! - `TOOL_EXECUTION_FAILED`: `TOOL_FAILED` (a TypeScript executor)
+//! - `TOOL_INVALID_INPUT`: `validation_error`
+//! - `TOKEN_EXCHANGE_FAILED`: `token_exchange_failed`
+//! - `CIRCUIT_OPEN`: `circuit_open`
+//! - `POLL_TIMEOUT`: `poll_timeout`
+//! - `INTERNAL_ERROR`: `internal_error`
 //!
 //! Refusals of layers have further codes of their own: [`APPROVAL_UNANSWERED`], [`APPROVAL_FAILED`]
 //! and [`APPROVAL_MISSING`] of [`policy`](crate::policy), [`QUOTA_IMPOSSIBLE`] of

@@ -25,7 +25,7 @@ use super::ToolError;
 /// let outage = Outage::new();
 /// let lost = || ToolError::new(ErrorKind::ConnectionFailed, "closed").with_outage(&outage);
 /// assert_eq!(lost().outage(), lost().outage());
-/// outage.retry_after(Duration::from_millis(500)); // an attempt has failed, and the next one is then
+/// outage.retry_after(Duration::from_millis(500)); // until the next attempt
 /// outage.end(); // the connection is back
 /// ```
 ///

@@ -102,11 +102,12 @@ impl ToolError {
     /// The body is for callers outside. It has the [user's message](Self::user_message), never the
     /// one for developers, no details, and nothing of what an upstream wrote:
     ///
-    /// | member of `error` | is there |
-    /// |---|---|
-    /// | `code`, `message`, `tool`, `retryable`, `execution`, `recoverable` | always; `tool` may be `null` |
-    /// | `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`, `retry_after_seconds` | where known |
-    /// | `reason` | for arguments that were refused before the work: the reason that a model reads, if `message` was not replaced |
+    /// - `code`, `message`, `tool`, `retryable`, `execution`, `recoverable`: always; `tool` may be
+    ///   `null`
+    /// - `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`,
+    ///   `retry_after_seconds`: where known
+    /// - `reason`: for arguments that were refused before the work: the reason that a model reads,
+    ///   if `message` was not replaced
     ///
     /// `retryable` says that the same call may succeed later. It is false for a call marked unsafe
     /// that may have run. `execution` says whether this one has run: `not_started`, `unknown` or

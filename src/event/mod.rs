@@ -6,81 +6,35 @@
 //! emits events (`tool.start`, `tool.success`), and the token layer reports
 //! [its own](Event::Token).
 //!
-//! # Which layer emits what
+//! # Fields
 //!
 //! Every event has the target [`TARGET`] and the fields `tool`, `server`, `call_id` and `trace_id`,
-//! as far as they are known. Where no subscriber listens to that target at DEBUG, an event about a
-//! call has no more than fits into [a line of 200 characters](crate::trace#text-logs): `call_id`
-//! and `trace_id` are left out, and of the end of a call all but `tool`, `server`, `code`, `error`,
-//! `duration_ms` and `attempts`. So are `generation`, a `hinted` that is false, and of
-//! `tool.breaker.principal` `from` and the counts. Names of callers and peers are cut at 64
-//! characters, and quoted where a part of one would look like another field; errors are redacted.
-//! All durations are milliseconds with fractions. The names are constants of [`names`], and do not
-//! change with a patch release. They are for tracing's subscribers: where there is none, but
-//! tracing's feature `log` is on, a logger does not get those of trace, nor `tool.slow`.
+//! if they are known. All durations are milliseconds with fractions. Names of callers and peers are
+//! cut at 64 characters; errors are redacted. The names are constants of [`names`], and a patch
+//! release does not change them.
 //!
-//! | event | level | layer | further fields |
-//! |---|---|---|---|
-//! | `tool.start` | DEBUG | trace | `agent_id`, `timeout_ms` (in force, [if the layer knows it](crate::trace::TraceLayer::with_timeout_fn), else the call's own), `deadline_ms` |
-//! | `tool.success` | INFO | trace | `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes` |
-//! | `tool.failure` | [by kind](crate::trace#levels) | trace | `code`, `error`, `duration_ms`, `attempts`, `reused`, `max_attempts`, `output_bytes`, `status` |
-//! | `tool.rejected` | INFO | trace, identity, axum, `tower-toolcall-turn` | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `retry_after_ms` |
-//! | `tool.timeout` | WARN | trace | `code`, `error`, `duration_ms`, `attempts`, `max_attempts`, `timeout_ms`, `configured_timeout_ms` |
-//! | `tool.skipped` | WARN | trace, batch | `code`, `error`, `duration_ms` |
-//! | `tool.policy` | INFO if asked for and approved, else DEBUG | policy | `decision`, `rule`, `agent_id`, `error`. WARN when a rule is set that can never decide: `error`, and no others |
-//! | `tool.cancelled` | INFO | trace, batch | `duration_ms`, `attempts`, `max_attempts` |
-//! | `tool.slow` | WARN | timeout | `duration_ms`, `timeout_ms` |
-//! | `tool.retry` | WARN | retry | `attempt`, `delay_ms`, `hinted`, `code`, `error` |
-//! | `tool.retry_refused` | WARN | retry | `attempt`, `refused`, `code`, `error` |
-//! | `tool.exhausted` | ERROR | retry | `attempt`, `code`, `error` |
-//! | `tool.rate_limited` | WARN | rate_limit | `attempt`, `code`, `delay_ms`, `hinted` |
-//! | `tool.waiting` | DEBUG | rate_limit | `layer`, `delay_ms`: of a call that a cooldown holds back |
-//! | `tool.breaker` | WARN | circuit_breaker | `from`, `to`, `reason`, `generation`, `calls`, `failures`, `slow_calls`, `open_ms` |
-//! | `tool.breaker.principal` | WARN | circuit_breaker | the same, and `principal` |
-//! | `tool.health` | WARN | health | `from`, `to`, `reason`, `failures`, `generation` |
-//! | `tool.sequence` | INFO | batch | `calls`, `succeeded`, `failed`, `timed_out`, `skipped`, `cancelled`, `slow_calls`, `duration_ms`, `budget_ms`; of the names only `trace_id` |
-//! | `tool.repeated` | WARN | repeat_guard | `calls` |
-//! | `tool.inert` | WARN | once, cache, repeat_guard, validate, policy, retry, trace, and all with a key | `layer`, `reason`, `help`; the first call of each layer value and reason |
-//! | `tool.reused` | DEBUG | once, cache | `layer` |
-//! | `tool.evicted` | DEBUG | circuit_breaker, rate_limit, quota, concurrency_limit, repeat_guard, metrics, health | `keys`, `kept` |
-//! | `tool.schema` | WARN | `validate::Schemas` | `server`, `tools`, `unchecked`; `tool` and `error` are those of the first of these, and no others |
-//! | `tool.repaired` | DEBUG | validate | `paths` |
-//! | `tool.shortened` | DEBUG | fit | `max_chars` |
-//! | `tool.misfit` | WARN | check, with `McpOutput` | `error` |
-//! | `tool.http_request` | DEBUG | `HttpTool` | `method`, `url`, `headers`, `body` |
-//! | `tool.http_response` | DEBUG | `HttpTool` | `status`, `duration_ms`, `headers`, `body` |
-//! | `tool.token` | WARN | `token` | `error`, and `server` or `tool`, and no others: once for an endpoint, or a setting |
-//! | `tool.unmatched` | WARN | policy, and all with settings of single tools | `layer`, `names`, `calls`, and no others: after 1,000 calls of the layer value |
-//! | `tool.settings` | WARN | `settings::StackBuilder::build` | `setting`, `reason`, and no others |
-//! | `tool.store` | WARN, INFO | `shared` | `to` (`down`, `up`), `error`, and no others |
-//! | `tool.stale_list` | WARN | `McpTools`, `McpService::catalog` | `server`, `code`, `error`, and no others |
-//! | `tool.message_dropped` | WARN | `McpLines` | `error`, and no others |
-//! | `tool.connected` | INFO | `McpReconnect` | `server`, `attempts`, `duration_ms`, and no others |
-//! | `tool.disconnected` | WARN | `McpReconnect` | `server`, `code`, `error`, and no others |
-//! | `tool.connect_failed` | WARN | `McpReconnect` | `server`, `attempts`, `delay_ms`, `code`, `error`, and no others |
+//! If no subscriber listens to the target at DEBUG, an event about a call is short: it fits into [a
+//! line of 200 characters](crate::trace#text-logs). It then lacks `call_id`, `trace_id`,
+//! `generation`, a `hinted` that is false, and the counts of `tool.breaker.principal`. The end of a
+//! call has only `tool`, `server`, `code`, `error`, `duration_ms` and `attempts`.
 //!
-//! `tool.rejected` is a call that a layer of ours refused
-//! ([`ToolError::is_own_refusal`](crate::ToolError::is_own_refusal)): an open breaker, a cooldown,
-//! a full quota or queue, an unavailable server, a name that a router does not know. Its cause is a
-//! separate event (`tool.breaker`, `tool.rate_limited`, `tool.health`). `attempts` counts those
-//! that were sent: 0 if the call was only refused. Polls of a job do not count as attempts. The
-//! event of an identity layer, which has no attempts, has neither these nor `retry_after_ms`; put
-//! the layer outside of trace, or the refusal is reported twice. Nor has that of a request that
-//! never became a call: a body that axum's routes refuse, or a call of a `Turn` that cannot run.
+//! Events are for tracing's subscribers. A logger that gets them through tracing's feature `log`
+//! does not get those of the trace layer, nor `tool.slow`.
 //!
-//! `tool.timeout` and `tool.cancelled` have no attempts if the call's future was dropped, nor has
-//! `tool.cancelled` of a call that waited in a batch. `tool.exhausted` comes before the
-//! `tool.failure` of the call. Retries of tower's own retry layer with our policy are events too.
+//! # Example
 //!
-//! # Other systems' names
+//! A listener of a program's own:
 //!
-//! | ours | elsewhere |
-//! |---|---|
-//! | `tool.start`, `tool.success`, `tool.failure` | start, success and error of the span of a TypeScript executor |
-//! | `tool.timeout`, `tool.skipped`, `tool.slow` | timed out, skipped for the budget, slow tool of a Go agent library |
-//! | `tool.retry`, `tool.exhausted`, `tool.rate_limited`, `tool.cancelled` | retry, retries exhausted, 429 backoff, abort of a TypeScript agent loop |
-//! | `tool.breaker` | breaker opened, half-open, closed of an MCP gateway and of an HTTP tool proxy |
-
+//! ```
+//! use tower_toolcall::{Event, retry::RetryPolicy};
+//!
+//! let policy = RetryPolicy::new().with_listener(|event: Event<'_>| {
+//!     if let Event::Retry { attempt, .. } = event {
+//!         println!("attempt {attempt} failed");
+//!     }
+//! });
+//! ```
+//!
 #![doc = include_str!("json_logs.md")]
 
 pub(crate) mod availability;

@@ -69,14 +69,17 @@
 //!
 //! # Details
 //!
-//! | answer | shortened part |
-//! |---|---|
-//! | `String`, `Cow<str>` | the text |
-//! | a JSON string | its text |
-//! | other JSON | data in Base64, which become a line each; then its long strings, all to one length, if it fits then; else the whole becomes a text, which is cut |
-//! | `McpAnswer` of `tower-toolcall-mcp` | its text blocks, as one text. An image counts as 4,000 characters, or a 50th of its Base64 if that is more; an image that does not fit becomes a line. Other blocks pass, and do not count. Structured content that is too long is dropped if a text block carries the same |
-//! | `HttpAnswer` (crate `tower-toolcall-http`) | its body; kept headers that take more than half of the limit are left out, with a note |
-//! | numbers, `()` | nothing |
+//! - `String`, `Cow<str>`: the text
+//! - **a JSON string**: its text
+//! - **other JSON**: data in Base64, which become a line each; then its long strings, all to one
+//!   length, if it fits then; else the whole becomes a text, which is cut
+//! - `McpAnswer` of `tower-toolcall-mcp`: its text blocks, as one text. An image counts as 4,000
+//!   characters, or a 50th of its Base64 if that is more; an image that does not fit becomes a
+//!   line. Other blocks pass, and do not count. Structured content that is too long is dropped if a
+//!   text block carries the same
+//! - `HttpAnswer` (crate `tower-toolcall-http`): its body; kept headers that take more than half of
+//!   the limit are left out, with a note
+//! - **numbers, `()`**: nothing
 //!
 //! [`Shorten`] is for answers of your own type.
 //!

@@ -4,11 +4,10 @@
 //! and calls that are dropped. [`Gated`] handles them, for the layers of this crate too. A layer
 //! implements only its decisions:
 //!
-//! | trait | decides | default |
-//! |---|---|---|
-//! | [`Gate`] | whether a call may pass, as far as that is known when it arrives | |
-//! | [`Ends`] | whether it is admitted or waits for its turn; how it is ended; the meaning of its result | it passes |
-//! | [`Ticket`] | what the call holds; whether its drop or panic matters | nothing |
+//! - [`Gate`] decides whether a call may pass, as far as that is known when it arrives.
+//! - [`Ends`] decides whether it is admitted or waits for its turn; how it is ended; the meaning of
+//!   its result. Default: it passes.
+//! - [`Ticket`] decides what the call holds; whether its drop or panic matters. Default: nothing.
 //!
 //! # Example
 //!

@@ -38,14 +38,18 @@ pub(crate) const MOST_KEYS: usize = 1 << 24;
 ///
 /// Threads look keys up in up to 32 tables. Each that has used a key takes about 70 bytes for it.
 ///
-/// | layer | kept as long as | beyond the bound |
-/// |---|---|---|
-/// | [`circuit_breaker`](crate::circuit_breaker) | the breaker is not closed, until its open period has been over for an hour | calls pass without a breaker |
-/// | [`rate_limit`](crate::rate_limit) | the key cools down | calls pass |
-/// | [`quota`](crate::quota) | units are used up, if there is another key to evict | calls pass |
-/// | [`concurrency_limit`](crate::concurrency_limit) | calls run or wait | calls pass |
-/// | [`repeat_guard`](crate::repeat_guard) | a failure is recent, if there is another key to evict | calls are not compared |
-/// | [`retry`](crate::retry), for budgets | retries were made lately | keys share one budget |
+/// - [`circuit_breaker`](crate::circuit_breaker) keeps a key while the breaker is not closed, until
+///   its open period has been over for an hour. Beyond the bound calls pass without a breaker.
+/// - [`rate_limit`](crate::rate_limit) keeps a key while it cools down. Beyond the bound calls
+///   pass.
+/// - [`quota`](crate::quota) keeps a key while units are used up, if there is another key to evict.
+///   Beyond the bound calls pass.
+/// - [`concurrency_limit`](crate::concurrency_limit) keeps a key while calls run or wait. Beyond
+///   the bound calls pass.
+/// - [`repeat_guard`](crate::repeat_guard) keeps a key while a failure is recent, if there is
+///   another key to evict. Beyond the bound calls are not compared.
+/// - [`retry`](crate::retry), for budgets keeps a key while retries were made lately. Beyond the
+///   bound keys share one budget.
 ///
 /// A key is also kept as long as a call with it is in flight.
 ///
@@ -53,11 +57,10 @@ pub(crate) const MOST_KEYS: usize = 1 << 24;
 ///
 /// The layer's `build` returns the error.
 ///
-/// | field | reason |
-/// |---|---|
-/// | `max_keys` | the bound is zero or more than 16,777,216, or there are more known keys |
-/// | `known_keys` | a known call has no session, or the function of the key picks an empty text for it; or the key is per principal, and names are declared |
-/// | `key` | single tools have limits, and tools share a key |
+/// - `max_keys`: the bound is zero or more than 16,777,216, or there are more known keys
+/// - `known_keys`: a known call has no session, or the function of the key picks an empty text for
+///   it; or the key is per principal, and names are declared
+/// - `key`: single tools have limits, and tools share a key
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Keys {

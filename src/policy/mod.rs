@@ -94,12 +94,15 @@
 //!
 //! All are [refusals](crate::ToolError::refusal): the tool has not started.
 //!
-//! | the call | kind | code | retryable | HTTP | gRPC |
-//! |---|---|---|---|---|---|
-//! | is denied, by a rule or by the approver | [`Denied`](crate::ErrorKind::Denied) | `TOOL_UNAVAILABLE` | no | 403 | 7 |
-//! | was not answered in time | [`Overloaded`](crate::ErrorKind::Overloaded) | [`APPROVAL_UNANSWERED`] | yes, later | 503 | 14 |
-//! | met an approver that failed, or answered something else | `Overloaded` | [`APPROVAL_FAILED`] | yes, later | 503 | 14 |
-//! | needs an approval, and no approver is set or can be asked | [`Internal`](crate::ErrorKind::Internal) | [`APPROVAL_MISSING`] | no | 500 | 13 |
+//! - A call that is denied, by a rule or by the approver: [`Denied`](crate::ErrorKind::Denied),
+//!   `TOOL_UNAVAILABLE`; not retryable; HTTP 403, gRPC 7.
+//! - A call that was not answered in time: [`Overloaded`](crate::ErrorKind::Overloaded),
+//!   [`APPROVAL_UNANSWERED`]; may be repeated later; HTTP 503, gRPC 14.
+//! - A call that met an approver that failed, or answered something else: `Overloaded`,
+//!   [`APPROVAL_FAILED`]; may be repeated later; HTTP 503, gRPC 14.
+//! - A call that needs an approval, and no approver is set or can be asked:
+//!   [`Internal`](crate::ErrorKind::Internal), [`APPROVAL_MISSING`]; not retryable; HTTP 500, gRPC
+//!   13.
 //!
 //! [`Cancelled`](crate::ErrorKind::Cancelled) and
 //! [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded), not started, if the caller's token or

@@ -56,7 +56,8 @@
 //!     }
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let begin = tokio::time::Instant::now();
 //! let tool = service_fn(move |call: ToolCall| async move {
 //!     Ok::<_, AnyError>(match call.extensions().get::<Asks>() {
@@ -96,15 +97,19 @@
 //!
 //! # Details
 //!
-//! | what happens | the call's answer |
-//! |---|---|
-//! | the answer names no job, or a job that is over | that answer |
-//! | the job is done | its result |
-//! | the job has failed | the job's own error, of kind `Reported`: never repeated, not counted against the tool |
-//! | the polls, the deadline or the budget are used up | `PollTimeout`, with the [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against the tool |
-//! | a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or one of the first three does not find the job | it takes one of the polls, and the wait goes on |
-//! | a poll fails otherwise (401, 404) | its error, with the job. It is [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job |
-//! | the call that starts the job fails | its error |
+//! - **the answer names no job, or a job that is over**: that answer
+//! - **the job is done**: its result
+//! - **the job has failed**: the job's own error, of kind `Reported`: never repeated, not counted
+//!   against the tool
+//! - **the polls, the deadline or the budget are used up**: `PollTimeout`, with the
+//!   [job](crate::ToolError::job), and the detail `limit`: `polls` or `time`; not counted against
+//!   the tool
+//! - **a poll fails, and may succeed later (timeout, lost connection, 5xx, 429, open breaker); or
+//!   one of the first three does not find the job**: it takes one of the polls, and the wait goes
+//!   on
+//! - **a poll fails otherwise (401, 404)**: its error, with the job. It is
+//!   [inferred](crate::Evidence::Inferred): it proves nothing of the call that has started the job
+//! - **the call that starts the job fails**: its error
 //!
 //! Polls wait before they ask: 1 s, then half as long again each time, 30 s at most
 //! ([`PollLayer::with_interval`]), or as long as the server asks for, 5 minutes at most. The last

@@ -10,7 +10,8 @@ use crate::{call::ToolCall, kit::registry::Registry};
 /// ```
 /// use tower_toolcall::{ToolCall, quota::{Quota, QuotaLayer}};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::ConfigError> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tower_toolcall::ConfigError> {
 /// let layer = QuotaLayer::new(Quota::per_minute(60)?);
 /// assert_eq!(layer.handle().remaining(&ToolCall::new("search")), 60);
 /// # Ok(()) }

@@ -23,7 +23,8 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{AnyError, ToolCall, quota::{Quota, QuotaLayer}};
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
 //! let quota = Quota::per_minute(60)?.with_burst(2)?;
 //! let stack = ServiceBuilder::new().layer(QuotaLayer::new(quota)).service(tool);
@@ -46,7 +47,8 @@
 //!     quota::{Quota, QuotaLayer},
 //! };
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let layer = QuotaLayer::builder(Quota::per_hour(100)?)
 //!     .with_keys(Key::by(|call| call.agent_id().unwrap_or("")))
 //!     .with_tool_cost("deep_research", 60)

@@ -28,7 +28,8 @@
 //!     city: String,
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     let Weather { city } = call.arguments_as()?;
 //!     match &*city {

@@ -95,13 +95,12 @@
 //!
 //! ## Other systems' names
 //!
-//! | ours | elsewhere |
-//! |---|---|
-//! | `is_success()` | `success` (a TypeScript executor) |
-//! | [`Status::Timeout`], [`Status::Skipped`] | both are `timeout` in a Go agent library; [`ToolResult::ran_out_of_time`] is true for both |
-//! | `duration()`, `duration_ms` | `executionTimeMs`, `tool.execution_time_ms` |
-//! | `user_message()` | `userMessage` |
-//! | `error().code()` | see [the codes](crate::error#other-systems-codes) |
+//! - `is_success()`: `success` (a TypeScript executor)
+//! - [`Status::Timeout`], [`Status::Skipped`]: both are `timeout` in a Go agent library;
+//!   [`ToolResult::ran_out_of_time`] is true for both
+//! - `duration()`, `duration_ms`: `executionTimeMs`, `tool.execution_time_ms`
+//! - `user_message()`: `userMessage`
+//! - `error().code()`: see [the codes](crate::error#other-systems-codes)
 //!
 //! ## Clone
 //!

@@ -191,33 +191,38 @@
 //!
 //! # Errors
 //!
-//! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not recoverable. Its texts name up to three tools that
-//!   are near, if any is; local ones before those of servers that are as near. The search is
-//!   bounded (a million characters and pairs of them: some milliseconds; of many thousand tools it may not see all), and names
-//!   with others than ASCII letters, digits and `_-./:`, of more than 64 characters, or that look like secrets, are not
-//!   shown. In a [`ToolResult`](crate::ToolResult) it took no time and no attempt. If a router below knows no such tool, the
-//!   names are those of this one.
-//! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not started.
+//! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not
+//!   recoverable. Its texts name up to three tools that are near, if any is; local ones before
+//!   those of servers that are as near. The search is bounded (a million characters and pairs of
+//!   them: some milliseconds; of many thousand tools it may not see all), and names with others
+//!   than ASCII letters, digits and `_-./:`, of more than 64 characters, or that look like secrets,
+//!   are not shown. In a [`ToolResult`](crate::ToolResult) it took no time and no attempt. If a
+//!   router below knows no such tool, the names are those of this one.
+//! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not
+//!   started.
 //! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
-//! - A server that is [not there](#servers-that-are-not-there): [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started.
-//! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of the call inside holds for
-//!   the caller's: what has not started there has not started.
+//! - A server that is [not there](#servers-that-are-not-there):
+//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started.
+//! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of
+//!   the call inside holds for the caller's: what has not started there has not started.
 //!
 //! # Panics
 //!
-//! A panic of a tool passes: put a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) around the router.
+//! A panic of a tool passes: put a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) around
+//! the router.
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future drops the tool's, or gives its place in the queue back. One that was never polled has
-//! called no service.
+//! Dropping the response future drops the tool's, or gives its place in the queue back. One that
+//! was never polled has called no service.
 //!
 //! # Clone
 //!
-//! Clones are the same router: one reference count. Each call clones its route's service, and calls that very
-//! clone once it is ready. A call of a local tool allocates once: its future. One of a server's tool by its flat name allocates
-//! twice: the call's other names too. If a clone of the call is kept, for example by a retry layer, it is three times: what
-//! lies around the names is copied, and the extensions in it are cloned deep; the arguments never are.
+//! Clones are the same router: one reference count. Each call clones its route's service, and calls
+//! that very clone once it is ready. A call of a local tool allocates once: its future. One of a
+//! server's tool by its flat name allocates twice: the call's other names too. If a clone of the
+//! call is kept, for example by a retry layer, it is three times: what lies around the names is
+//! copied, and the extensions in it are cloned deep; the arguments never are.
 
 mod answer;
 mod builder;

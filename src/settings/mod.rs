@@ -114,13 +114,17 @@
 //!
 //! # Presets
 //!
-//! | preset | timeout | attempts | rate limit | breaker | besides |
-//! |---|---|---|---|---|---|
-//! | [`default`](Preset::Default) | 30 s | 3 | waits, 30 s without a hint | 5 in a row, open for 60 s | |
-//! | [`agent_library`](Settings::agent_library) | 5 s | 1 | waits, 10 s | off | sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on |
-//! | [`agent_loop`](Settings::agent_loop) | 30 s | 3 | waits, 30 s | off | limits inferred from texts hold others back |
-//! | [`gateway`](Settings::gateway) | 60 s | 1 | refuses immediately | 5 in a row within 300 s, open for 60 s | |
-//! | [`http_proxy`](Settings::http_proxy) | 30 s | 1 | refuses immediately | 5 in a row, open for 30 s, 3 probes, per server | a tool without a server has its own breaker; wrong arguments are `Argument validation failed: ..` |
+//! - [`default`](Preset::Default): timeout 30 s, 3 attempts; rate limit: waits, 30 s without a
+//!   hint; breaker: 5 in a row, open for 60 s.
+//! - [`agent_library`](Settings::agent_library): timeout 5 s, 1 attempt; rate limit: waits, 10 s;
+//!   breaker: off; sequence 30 s, batch 60 s, reserve 500 ms, slow from 80 % on.
+//! - [`agent_loop`](Settings::agent_loop): timeout 30 s, 3 attempts; rate limit: waits, 30 s;
+//!   breaker: off; limits inferred from texts hold others back.
+//! - [`gateway`](Settings::gateway): timeout 60 s, 1 attempt; rate limit: refuses immediately;
+//!   breaker: 5 in a row within 300 s, open for 60 s.
+//! - [`http_proxy`](Settings::http_proxy): timeout 30 s, 1 attempt; rate limit: refuses
+//!   immediately; breaker: 5 in a row, open for 30 s, 3 probes, per server; a tool without a server
+//!   has its own breaker; wrong arguments are `Argument validation failed: ..`.
 //!
 //! No preset assumes that a tool may run twice. Declare it yourself with
 //! `retry.assume_replay_safe = true`, or better with `tools.x.replay_safe = true` for each tool
@@ -177,26 +181,36 @@
 //! that key. Each layer checks its own settings, a disabled layer too. These errors come in
 //! addition, with both numbers in the text:
 //!
-//! | key | is refused if it is | if it was not set |
-//! |---|---|---|
-//! | `circuit_breaker.window_calls` | there, as well as `window` | without the `window` of a preset |
-//! | `circuit_breaker.reported_failures` | true, and the `key` is `server` | |
-//! | `sequence.reserve` | not shorter than `sequence.budget` | a tenth of it |
-//! | `deadline.reserve`, `parallel.budget` | such that the reserve is not shorter than the budget: every call of a batch would be skipped | the reserve is a tenth of the budget |
-//! | `retry.cap` | shorter than `retry.base` | as long |
-//! | `poll.cap` | shorter than `poll.interval` | as long |
-//! | `rate_limit.default_cooldown` | longer than `rate_limit.max_wait`, where calls wait | the longest wait is as long, or the cooldown is not waited for |
-//! | | longer than `rate_limit.max_cooldown` | the longest shared cooldown is as long |
-//! | `retry.base`, `rate_limit.default_cooldown` | too long to end within a budget (of deadline, sequence or batch), where calls wait | not waited for |
-//! | `token.client_secret` | there: a secret is in a file of its own, `token.client_secret_file`, or in `TOOLCALL_TOKEN_CLIENT_SECRET` | |
-//! | `token.client_id`, `token.client_secret_file` | missing where there is a `token.endpoint` (the second one unless `TOOLCALL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it is refused) | |
-//! | `tools.*.audience` | there, and `token.endpoint` is not | |
-//! | `tools.*.scopes` | there, and the tool has no `audience` | |
-//! | `policy.ask` | there, and the stack has no `with_approver` | |
-//! | a pattern of `policy.ask`, `policy.allow` | covered by an earlier pattern with another effect, in the order `deny`, `ask`, `allow` | |
-//! | `cache.tools` | names tools, and `cache.ttl` is missing | |
-//! | a tool's name | empty | |
-//! | any duration | longer than a year, a cooldown and `repeat_guard.window` than a day, or zero where nothing would work | |
+//! A key is refused if it is as said here. If it was not set, its default changes instead:
+//!
+//! - `circuit_breaker.window_calls`: there, as well as `window`. Not set: without the `window` of a
+//!   preset.
+//! - `circuit_breaker.reported_failures`: true, and the `key` is `server`.
+//! - `sequence.reserve`: not shorter than `sequence.budget`. Not set: a tenth of it.
+//! - `deadline.reserve`, `parallel.budget`: such that the reserve is not shorter than the budget:
+//!   every call of a batch would be skipped. Not set: the reserve is a tenth of the budget.
+//! - `retry.cap`: shorter than `retry.base`. Not set: as long.
+//! - `poll.cap`: shorter than `poll.interval`. Not set: as long.
+//! - `rate_limit.default_cooldown`: longer than `rate_limit.max_wait`, where calls wait. Not set:
+//!   the longest wait is as long, or the cooldown is not waited for.
+//! - `rate_limit.default_cooldown`: longer than `rate_limit.max_cooldown`. Not set: the longest
+//!   shared cooldown is as long.
+//! - `retry.base`, `rate_limit.default_cooldown`: too long to end within a budget (of deadline,
+//!   sequence or batch), where calls wait. Not set: not waited for.
+//! - `token.client_secret`: there: a secret is in a file of its own, `token.client_secret_file`, or
+//!   in `TOOLCALL_TOKEN_CLIENT_SECRET`.
+//! - `token.client_id`, `token.client_secret_file`: missing where there is a `token.endpoint` (the
+//!   second one unless `TOOLCALL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it
+//!   is refused).
+//! - `tools.*.audience`: there, and `token.endpoint` is not.
+//! - `tools.*.scopes`: there, and the tool has no `audience`.
+//! - `policy.ask`: there, and the stack has no `with_approver`.
+//! - a pattern of `policy.ask`, `policy.allow`: covered by an earlier pattern with another effect,
+//!   in the order `deny`, `ask`, `allow`.
+//! - `cache.tools`: names tools, and `cache.ttl` is missing.
+//! - a tool's name: empty.
+//! - any duration: longer than a year, a cooldown and `repeat_guard.window` than a day, or zero
+//!   where nothing would work.
 //!
 //! A random wait counts with its shortest time. A disabled layer contradicts no other.
 //!
@@ -205,33 +219,42 @@
 //! A setting that works but looks wrong is a warning: [`Settings::warnings`] returns them, and
 //! [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
 //!
-//! | key | warning if it is | if it was not set |
-//! |---|---|---|
-//! | `circuit_breaker.window` | not longer than the longest attempt: two timeouts never fall into one window (where one failure opens a breaker, it may be) | `threshold` times that attempt, if so many timeouts one after the other do not fit into it |
-//! | `circuit_breaker.slow_call` | longer than the longest attempt | |
-//! | `circuit_breaker.probe_wait` | not zero, and there is a `concurrency.max`: a waiting call holds a permit | |
-//! | `timeout.idle_timeout` | not shorter than the longest attempt | |
-//! | `tools.*.attempts` | there, and `retry.enabled` is false | |
-//! | `tools.*.repair` | true, and arguments are not checked | |
-//! | `tools.*.repeat_guard` | true, and `repeat_guard.enabled` is false | |
+//! A key causes a warning if it is as said here:
+//!
+//! - `circuit_breaker.window`: not longer than the longest attempt: two timeouts never fall into
+//!   one window (where one failure opens a breaker, it may be). Not set: `threshold` times that
+//!   attempt, if so many timeouts one after the other do not fit into it.
+//! - `circuit_breaker.slow_call`: longer than the longest attempt.
+//! - `circuit_breaker.probe_wait`: not zero, and there is a `concurrency.max`: a waiting call holds
+//!   a permit.
+//! - `timeout.idle_timeout`: not shorter than the longest attempt.
+//! - `tools.*.attempts`: there, and `retry.enabled` is false.
+//! - `tools.*.repair`: true, and arguments are not checked.
+//! - `tools.*.repeat_guard`: true, and `repeat_guard.enabled` is false.
 //!
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter.
 //! A call may set a longer one.
 //!
 //! # Missing keys
 //!
-//! | looked for | where it is |
-//! |---|---|
-//! | `http.timeout` | `timeout.default`, `tools.x.timeout`: an HTTP tool is a tool |
-//! | `http.connect_timeout`, `http.follow_redirects` | the HTTP client's: it comes from the program (`ReqwestClient::new` makes one without a connect timeout that follows no redirect) |
-//! | `http.max_response` | `http.max_bytes` |
-//! | `validate.max_errors` | nowhere: an error has the first five validation errors, and a model reads three of them. That is enough for its next try, and bounds the work for hostile arguments |
-//! | `token.client_secret` | the file `token.client_secret_file`, or the variable `TOOLCALL_TOKEN_CLIENT_SECRET` |
-//! | `token.max_ttl`, `token.max_tokens` | `token.max_lifetime`, `token.max_keys` |
-//! | `poll.attempts`, `poll.deadline` | `poll.polls`, `poll.budget` |
-//! | a variable for one tool | `tools.x` in a file, or `settings.tools` in code. `TOOLCALL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it |
-//! | `base`, `cap`, breaker settings of `tools.x` | nowhere: they are for all tools. In code [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool) |
-//! | `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x` | a file of the tool's own: `ToolManifest` of the crate `tower-toolcall-http`. Settings say what an operator decides about a tool, not what it sends |
+//! - `http.timeout`: `timeout.default`, `tools.x.timeout`: an HTTP tool is a tool
+//! - `http.connect_timeout`, `http.follow_redirects`: the HTTP client's: it comes from the program
+//!   (`ReqwestClient::new` makes one without a connect timeout that follows no redirect)
+//! - `http.max_response`: `http.max_bytes`
+//! - `validate.max_errors`: nowhere: an error has the first five validation errors, and a model
+//!   reads three of them. That is enough for its next try, and bounds the work for hostile
+//!   arguments
+//! - `token.client_secret`: the file `token.client_secret_file`, or the variable
+//!   `TOOLCALL_TOKEN_CLIENT_SECRET`
+//! - `token.max_ttl`, `token.max_tokens`: `token.max_lifetime`, `token.max_keys`
+//! - `poll.attempts`, `poll.deadline`: `poll.polls`, `poll.budget`
+//! - **a variable for one tool**: `tools.x` in a file, or `settings.tools` in code.
+//!   `TOOLCALL_TIMEOUT` is `timeout.default`: a tool with a timeout of its own keeps it
+//! - `base`, `cap`, breaker settings of `tools.x`: nowhere: they are for all tools. In code
+//!   [`RetryPolicy::with_tool`](crate::retry::RetryPolicy::with_tool)
+//! - `method`, `url`, `headers`, `body`, `mode` and `poll` of `tools.x`: a file of the tool's own:
+//!   `ToolManifest` of the crate `tower-toolcall-http`. Settings say what an operator decides about
+//!   a tool, not what it sends
 //!
 //! # Sections that other crates read
 //!

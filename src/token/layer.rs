@@ -140,7 +140,7 @@ impl<X> TokenLayer<X> {
     ///     let tokens = tokens.map_exchange(|exchange| {
     ///         // Reads the provider's breaker, and subscribes to it.
     ///         breaker = Some(exchange.handle());
-    ///         metrics.layer().layer(exchange) // has its state, as that of the tool `token_exchange`
+    ///         metrics.layer().layer(exchange) // as the tool `token_exchange`
     ///     });
     /// }
     /// # Ok(()) }

@@ -31,7 +31,8 @@
 //! # use bytes::Bytes;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
 //! # let client = tower::service_fn(|_: Request<Bytes>| async {
-//! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "expires_in": 300}"#;
+//! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "expires_in": 300,
+//! #         "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;
 //! #     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from(answer)))
 //! # });
 //! // Out of a file, or the environment.
@@ -62,12 +63,13 @@
 //!
 //! # Errors
 //!
-//! | what happens | kind | retryable |
-//! |---|---|---|
-//! | the call has no subject's token, or a longer one than 16 KiB | `Denied`, a refusal | no |
-//! | the provider refuses, or issues what was not asked for | `TokenExchange` | no |
-//! | it is down, slow or busy, or its breaker is open | `TokenExchange`, with that error as its source and its delay | as its source |
-//! | the call's time is over, or its caller cancels, before there is a token | `DeadlineExceeded`, `Cancelled` | no |
+//! - **the call has no subject's token, or a longer one than 16 KiB**: `Denied`, a refusal; not
+//!   retryable
+//! - **the provider refuses, or issues what was not asked for**: `TokenExchange`; not retryable
+//! - **it is down, slow or busy, or its breaker is open**: `TokenExchange`, with that error as its
+//!   source and its delay; retryable if its source is
+//! - **the call's time is over, or its caller cancels, before there is a token**:
+//!   `DeadlineExceeded`, `Cancelled`; not retryable
 //!
 //! In each case the tool was not called. The tool's own errors pass, stamped with the call's names.
 //!

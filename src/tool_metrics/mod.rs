@@ -70,7 +70,7 @@
 //!
 //! # Details
 //!
-//! | [Prometheus](Metrics::prometheus) | type | labels beside `server` and `tool` | [snapshot](Stats) |
+//! | [Prometheus](Metrics::prometheus) | type | further labels | [snapshot](Stats) |
 //! |---|---|---|---|
 //! | `tool_executions_total` | counter | `outcome`: a [`CallOutcome`] | `calls`, and each outcome |
 //! | `tool_attempts_total` | counter | | `attempts` |
@@ -79,7 +79,7 @@
 //! | `tool_timeout_total` | counter | | `timeouts` |
 //! | `tool_slow_total` | counter | | `slow` |
 //! | `tool_retries_total` | counter | | `retries` |
-//! | `tool_retries_refused_total` | counter | `reason`: a [`RetryRefusal`](crate::event::RetryRefusal) | `refused_retries` |
+//! | `tool_retries_refused_total` | counter | `reason`: a [`RetryRefusal`] | `refused_retries` |
 //! | `tool_rate_limited_total` | counter | | `rate_limited` |
 //! | `tool_reused_total` | counter | | `reused` |
 //! | `tool_in_flight` | gauge | | `in_flight` |
@@ -93,16 +93,17 @@
 //!
 //! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](TokenStats) |
 //! |---|---|---|---|
-//! | `token_exchange_total` | counter | `outcome`: a [`TokenOutcome`](crate::event::TokenOutcome) | `hits`, `exchanged`, `shared`, `failed` |
-//! | `token_exchange_failures_total` | counter | `code`: that of the [kind](crate::ErrorKind) of the cause | `failures` |
+//! | `token_exchange_total` | counter | `outcome`: a [`TokenOutcome`] | its variants |
+//! | `token_exchange_failures_total` | counter | `code`, by the kind of the cause | `failures` |
 //! | `token_exchange_duration_ms` | histogram | `le` | `exchange` |
 //!
-//! The calls for which a layer could do nothing ([`Event::Inert`](crate::event::Event::Inert)), of
-//! all tools together. Absent before the first one:
+//! `tool_inert_total` counts the calls for which a layer could do nothing
+//! ([`Event::Inert`](crate::event::Event::Inert)), of all tools together, by `layer` and `reason`
+//! ([`InertReason`]). It is absent before the first one. In a snapshot it is `inert`.
 //!
-//! | [Prometheus](Metrics::prometheus) | type | labels | [snapshot](InertRow) |
-//! |---|---|---|---|
-//! | `tool_inert_total` | counter | `layer`; `reason`: an [`InertReason`](crate::event::InertReason) | `inert` |
+//! [`RetryRefusal`]: crate::event::RetryRefusal
+//! [`TokenOutcome`]: crate::event::TokenOutcome
+//! [`InertReason`]: crate::event::InertReason
 //!
 //! Latencies have two digits, unless [set](MetricsBuilder::with_latency) otherwise. A latency that
 //! equals the bound of a bucket within this precision counts in the next bucket: a call that ended

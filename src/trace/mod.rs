@@ -64,7 +64,7 @@
 //! characters, and one for each retry:
 //!
 //! ```text
-//! 2026-11-27T00:22:11.418034Z  INFO execute_tool: tower_toolcall: tool.success tool=search server=docs duration_ms=121.3 attempts=1
+//! 00:22:11Z  INFO execute_tool: tower_toolcall: tool.success tool=search duration_ms=9.1
 //! ```
 //!
 //! A call that `once` or `cache` answers from memory has `reused=true` in place of `attempts`;
@@ -104,17 +104,16 @@
 //! A refusal of a layer of ours is INFO, unless no time was left. So is an answer that is the
 //! caller's [mistake](crate::Outcome::mistake) by the classifier.
 //!
-//! | ends with | event | level | span |
-//! |---|---|---|---|
-//! | (start) | `tool.start` | DEBUG | |
-//! | success | `tool.success` | INFO | `tool.success = true` |
-//! | timeout | `tool.timeout` | WARN | `tool.success = false`, `error.type`, status ERROR |
-//! | not started: no time left | `tool.skipped` | WARN | the same |
-//! | refused by a layer of ours (open breaker, cooldown, unknown name) | `tool.rejected` | INFO | the same |
-//! | cancelled, or dropped unfinished | `tool.cancelled` | INFO | the same without the status |
-//! | dropped after its deadline | `tool.timeout` | WARN | the same |
-//! | the tool's own error (`isError`) | `tool.failure` | WARN | the same; `error.type = tool_error` |
-//! | any other error, a panic | `tool.failure` | by its kind | the same |
+//! - Start: `tool.start` at DEBUG.
+//! - Success: `tool.success` at INFO; `tool.success = true`.
+//! - Timeout: `tool.timeout` at WARN; `tool.success = false`, `error.type`, status ERROR.
+//! - Not started: no time left: `tool.skipped` at WARN; the same.
+//! - Refused by a layer of ours (open breaker, cooldown, unknown name): `tool.rejected` at INFO;
+//!   the same.
+//! - Cancelled, or dropped unfinished: `tool.cancelled` at INFO; the same without the status.
+//! - Dropped after its deadline: `tool.timeout` at WARN; the same.
+//! - The tool's own error (`isError`): `tool.failure` at WARN; the same; `error.type = tool_error`.
+//! - Any other error, a panic: `tool.failure` at the level of its kind; the same.
 //!
 //! `tool.outcome` in the span is the name of its [`CallOutcome`](crate::event::CallOutcome). An
 //! answer is the tool's own error if its tool service has [reported](crate::Record::set_reported)
@@ -152,16 +151,18 @@
 //!
 //! ## Other systems' names
 //!
-//! | ours, in the span | elsewhere |
-//! |---|---|
-//! | `gen_ai.tool.name` | `tool.id` (an HTTP tool proxy), `tool.name` (a TypeScript executor) |
-//! | `tool.server` | `tool.source_path` (an HTTP tool proxy) |
-//! | (an extension of the caller's; [hooks](TraceHooks::on_start) can record it) | `tool.execution_mode` (an HTTP tool proxy) |
-//! | `tool.duration_ms` | `tool.execution_time_ms` (an HTTP tool proxy), `executionTimeMs` (a TypeScript executor) |
-//! | `tool.outcome`, `error.type` | `tool.status` (an HTTP tool proxy) |
-//! | `tool.error_code` | `error.code` (see [the codes](crate::error#other-systems-codes)) |
-//! | `gen_ai.agent.id`, `gen_ai.conversation.id` and `session.id` | agent id, session id (a TypeScript executor) |
-//! | `tool.timeout_ms`, `tool.configured_timeout_ms` | `timeout_ms` of a gateway's JSON-RPC errors; effective and configured timeout of a Go agent library |
+//! - `gen_ai.tool.name`: `tool.id` (an HTTP tool proxy), `tool.name` (a TypeScript executor)
+//! - `tool.server`: `tool.source_path` (an HTTP tool proxy)
+//! - **(an extension of the caller's; [hooks](TraceHooks::on_start) can record it)**:
+//!   `tool.execution_mode` (an HTTP tool proxy)
+//! - `tool.duration_ms`: `tool.execution_time_ms` (an HTTP tool proxy), `executionTimeMs` (a
+//!   TypeScript executor)
+//! - `tool.outcome`, `error.type`: `tool.status` (an HTTP tool proxy)
+//! - `tool.error_code`: `error.code` (see [the codes](crate::error#other-systems-codes))
+//! - `gen_ai.agent.id`, `gen_ai.conversation.id` and `session.id`: agent id, session id (a
+//!   TypeScript executor)
+//! - `tool.timeout_ms`, `tool.configured_timeout_ms`: `timeout_ms` of a gateway's JSON-RPC errors;
+//!   effective and configured timeout of a Go agent library
 //!
 //! ## Clone
 //!

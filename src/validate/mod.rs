@@ -62,7 +62,8 @@
 //!     Ok::<_, AnyError>(call.arguments().get("limit").cloned())
 //! });
 //! let call = ToolCall::new("search").with_json(json!({ "query": "tower", "limit": "5" }))?;
-//! assert_eq!(ServiceBuilder::new().layer(layer).service(tool).oneshot(call).await?, Some(json!(5)));
+//! let stack = ServiceBuilder::new().layer(layer).service(tool);
+//! assert_eq!(stack.oneshot(call).await?, Some(json!(5)));
 //! # Ok(()) }
 //! ```
 //!

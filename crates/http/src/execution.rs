@@ -29,9 +29,11 @@ pub struct UpstreamStatus(pub StatusCode);
 /// # use http_body_util::Full;
 /// # use bytes::Bytes;
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::BoxError> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tower_toolcall::BoxError> {
 /// # let client = tower::service_fn(|_: http::Request<Bytes>| async {
-/// #     Ok::<_, std::io::Error>(http::Response::builder().status(409).body(Full::<Bytes>::from(r#"{"error": "closed"}"#)).unwrap())
+/// #     let body = Full::<Bytes>::from(r#"{"error": "closed"}"#);
+/// #     Ok::<_, std::io::Error>(http::Response::builder().status(409).body(body).unwrap())
 /// # });
 /// let tool = HttpTool::new(http::Method::POST, "https://api.pizzeria.com/orders")?;
 /// let stack = ServiceBuilder::new().tool_result().tool(tool.client::<_, Bytes>(client));

@@ -34,8 +34,13 @@ use tower_toolcall::{
 /// use tower_toolcall::{ConfigError, ServiceBuilderExt};
 /// use tower_toolcall_http::{HttpJob, HttpTool};
 ///
-/// # fn client() -> impl Clone + Send + Sync + tower::Service<http::Request<bytes::Bytes>, Response = http::Response<http_body_util::Full<bytes::Bytes>>, Error = std::io::Error, Future: Send> + 'static {
-/// #     tower::service_fn(|_: http::Request<bytes::Bytes>| async { Ok(http::Response::default()) })
+/// # fn client() -> impl Clone + Send + Sync + tower::Service<
+/// #     http::Request<bytes::Bytes>,
+/// #     Response = http::Response<http_body_util::Full<bytes::Bytes>>,
+/// #     Error = std::io::Error,
+/// #     Future: Send,
+/// # > + 'static {
+/// #     tower::service_fn(|_| async { Ok(http::Response::default()) })
 /// # }
 /// # fn main() -> Result<(), ConfigError> {
 /// let start =
@@ -62,13 +67,14 @@ use tower_toolcall::{
 ///
 /// The meaning of its answers:
 ///
-/// | answer | is |
-/// |---|---|
-/// | to the tool's own request: a state of a job that is over | that job's end |
-/// | to the tool's own request: without one of the values, or with a value that is not a text, number or boolean | `Reported`: the job cannot be polled |
-/// | a completed state | the result; without anything at its path the whole body |
-/// | a failed state | `Reported`, with the text at the [error's path](Self::with_error); the answer is [behind it](HttpAnswer::of_error) |
-/// | any other state, none, or a body that is not JSON | the job goes on. `Retry-After` is obeyed |
+/// - **to the tool's own request: a state of a job that is over**: that job's end
+/// - **to the tool's own request: without one of the values, or with a value that is not a text,
+///   number or boolean**: `Reported`: the job cannot be polled
+/// - **a completed state**: the result; without anything at its path the whole body
+/// - **a failed state**: `Reported`, with the text at the [error's path](Self::with_error); the
+///   answer is [behind it](HttpAnswer::of_error)
+/// - **any other state, none, or a body that is not JSON**: the job goes on. `Retry-After` is
+///   obeyed
 ///
 /// With [`by_status`](Self::by_status) a pending status (202) says that the job goes on, and any
 /// other 2xx is its result.

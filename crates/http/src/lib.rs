@@ -91,30 +91,38 @@
 //! fails with any arguments (`{{ 1 / 0 }}`), and, in templates without statements, a body that is
 //! never JSON and an invalid URL.
 //!
-//! | variable | is |
-//! |---|---|
-//! | any argument of the call, nested ones too (`order.id`) | its value; a missing argument is an error, except in `default` and `is defined`, or [prints nothing](HttpTool::with_empty_undefined) |
-//! | `request_id` | the call's id; without one a UUID, the same in all parts of the request |
-//! | `upstream_token` | the call's [`UpstreamToken`](tower_toolcall::call::UpstreamToken); only in headers, which it makes sensitive |
-//! | `trace_id`, `idempotency_key` | those of the call, if it has them |
-//! | `uuid()` | another random UUID each time; no secret |
+//! - **any argument of the call, nested ones too (`order.id`)**: its value; a missing argument is
+//!   an error, except in `default` and `is defined`, or [prints
+//!   nothing](HttpTool::with_empty_undefined)
+//! - `request_id`: the call's id; without one a UUID, the same in all parts of the request
+//! - `upstream_token`: the call's [`UpstreamToken`](tower_toolcall::call::UpstreamToken); only in
+//!   headers, which it makes sensitive
+//! - `trace_id`, `idempotency_key`: those of the call, if it has them
+//! - `uuid()`: another random UUID each time; no secret
 //!
-//! No argument can replace the variables of the last four rows. A value fills its place, and can
+//! No argument can replace the last four variables. A value fills its place, and can
 //! never add to the request's structure:
 //!
-//! | place | a value may be | becomes | else |
-//! |---|---|---|---|
-//! | scheme, host, port | nothing: they are literal | | an error when the tool is built |
-//! | segment of the path | text, number, boolean; not empty, without `/`, `\` and control characters | percent-encoded | `InvalidInput`, also if a whole segment is `.` or `..` |
-//! | one segment of the path: `{{ id \| segment }}` | text, also with `/`; number, boolean; no `.` or `..` between slashes | percent-encoded: `a%2Fb` | `InvalidInput` |
-//! | segments of the path: `{{ file \| path }}` | text, number, boolean | split at `/`, then the same | `InvalidInput` |
-//! | query, fields of a form | text, number, boolean | percent-encoded | `InvalidInput` |
-//! | fragment | nothing | | an error when the tool is built |
-//! | header's value | text, number, boolean; visible ASCII, space and tab | as it is: what `;` and `,` mean there is the template's business | `InvalidInput`, also if the header would be empty |
-//! | header's name, method | nothing: they are literal | | an error when the tool is built |
-//! | JSON, in a string | anything but `null` | escaped; arrays and objects as JSON text | `InvalidInput` |
-//! | JSON, outside of strings | anything | JSON: a text gets its quotes | `InvalidInput` if the body then nests more than 127 deep |
-//! | JSON, a key | the same | the same | `InvalidInput` if an object has the key already |
+//! What may stand where, what it becomes, and what happens otherwise:
+//!
+//! - **scheme, host, port**: nothing: they are literal; else an error when the tool is built
+//! - **segment of the path**: text, number, boolean; not empty, without `/`, `\` and control
+//!   characters; percent-encoded; else `InvalidInput`, also if a whole segment is `.` or `..`
+//! - **one segment of the path: `{{ id | segment }}`**: text, also with `/`; number, boolean; no
+//!   `.` or `..` between slashes; percent-encoded: `a%2Fb`; else `InvalidInput`
+//! - **segments of the path: `{{ file | path }}`**: text, number, boolean; split at `/`, then
+//!   escaped; else `InvalidInput`
+//! - **query, fields of a form**: text, number, boolean; percent-encoded; else `InvalidInput`
+//! - **fragment**: nothing; else an error when the tool is built
+//! - **header's value**: text, number, boolean; visible ASCII, space and tab; as it is: what `;`
+//!   and `,` mean there is the template's business; else `InvalidInput`, also if the header would
+//!   be empty
+//! - **header's name, method**: nothing: they are literal; else an error when the tool is built
+//! - **JSON, in a string**: anything but `null`; escaped; arrays and objects as JSON text; else
+//!   `InvalidInput`
+//! - **JSON, outside of strings**: anything; JSON: a text gets its quotes; else `InvalidInput` if
+//!   the body then nests more than 127 deep
+//! - **JSON, a key**: anything; escaped; else `InvalidInput` if an object has the key already
 //!
 //! A number that JSON does not have (`"inf" | float`) can stand nowhere. `tojson` makes JSON of
 //! anything. `safe` and `escape` do nothing: places escape, whatever a template says. `urlencode`
@@ -168,21 +176,35 @@
 //!
 //! Stamped with the call's names.
 //!
-//! | what happens | kind | did the tool run? |
-//! |---|---|---|
-//! | arguments do not fit the [schema](HttpTool::with_input_schema) | `InvalidInput` | no |
-//! | an argument is missing, or cannot stand at its place | `InvalidInput`, as a refusal; names it, never its value | no |
-//! | a header needs `upstream_token` and the call has none, or has a token that cannot be in a header | `TokenExchange` | no |
-//! | the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest cannot make the request, or has no TLS | `Internal`, as a [refusal](tower_toolcall::ToolError::is_own_refusal) | no |
-//! | no connection, or a client that is not ready | `ConnectionFailed`, or what its error is | no |
-//! | the connection is lost, before or within the answer | `ConnectionFailed` | unknown |
-//! | 3xx: a redirect is not followed, so that no token goes elsewhere | `Failed` | unknown |
-//! | 403 with a sign of a used-up limit: `Retry-After`, `X-RateLimit-Remaining: 0`, Google's `rateLimitExceeded` | [`RateLimited`](tower_toolcall::ToolError::from_http) | no; unknown if only words say it |
-//! | other 4xx, 5xx | [the status' kind](tower_toolcall::ErrorKind::from_http_status) | by the kind; 503 with `Retry-After` or `retry-after-ms`: no |
-//! | a 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is read | `Reported` | yes |
-//! | a 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for | `Reported` | yes |
-//! | a 2xx with [the reason of a failure](HttpTool::with_error) | `Reported`, with the answer behind it | yes |
-//! | a 2xx without [the result](HttpTool::with_result) | `Reported`, with the answer behind it | yes |
+//! - Arguments do not fit the [schema](HttpTool::with_input_schema): `InvalidInput`. The tool did
+//!   not run.
+//! - **an argument is missing, or cannot stand at its place**: `InvalidInput`, as a refusal; names
+//!   it, never its value. The tool did not run.
+//! - A header needs `upstream_token` and the call has none, or has a token that cannot be in a
+//!   header: `TokenExchange`. The tool did not run.
+//! - **the template gives no JSON, or no URL, or cannot be rendered with any arguments; reqwest
+//!   cannot make the request, or has no TLS**: `Internal`, as a
+//!   [refusal](tower_toolcall::ToolError::is_own_refusal). The tool did not run.
+//! - **no connection, or a client that is not ready**: `ConnectionFailed`, or what its error is.
+//!   The tool did not run.
+//! - **the connection is lost, before or within the answer**: `ConnectionFailed`. Whether the tool
+//!   ran is unknown.
+//! - **3xx: a redirect is not followed, so that no token goes elsewhere**: `Failed`. Whether the
+//!   tool ran is unknown.
+//! - 403 with a sign of a used-up limit: `Retry-After`, `X-RateLimit-Remaining: 0`, Google's
+//!   `rateLimitExceeded`: [`RateLimited`](tower_toolcall::ToolError::from_http). The tool did not
+//!   run; unknown if only words say it.
+//! - **other 4xx, 5xx**: [the status' kind](tower_toolcall::ErrorKind::from_http_status). Whether
+//!   the tool ran follows from the kind; a 503 with `Retry-After` or `retry-after-ms` did not run
+//!   it.
+//! - A 2xx with more than [the limit](HttpTool::with_max_bytes), by `Content-Length` or while it is
+//!   read: `Reported`. The tool ran.
+//! - A 2xx with a `Content-Encoding`: nothing is decompressed here, and nothing was asked for:
+//!   `Reported`. The tool ran.
+//! - A 2xx with [the reason of a failure](HttpTool::with_error): `Reported`, with the answer behind
+//!   it. The tool ran.
+//! - A 2xx without [the result](HttpTool::with_result): `Reported`, with the answer behind it. The
+//!   tool ran.
 //!
 //! The type of the client's error shows that no connection was made: hyper-util's with
 //! `tower-toolcall`'s feature `hyper`, reqwest's with `reqwest`, others as in the table of
@@ -236,16 +258,24 @@
 //!
 //! Operations of real APIs, with what their files need:
 //!
-//! | operation | `url_template`, without its host | and |
-//! |---|---|---|
-//! | GitHub, statistics: 202 until they are there | `/repos/{{ owner }}/{{ repo }}/stats/contributors` | mode `async_poll`, `pending_statuses: [202]`, `replay_safe: true` |
-//! | GitLab, a file | `/api/v4/projects/{{ id \| segment }}/repository/files/{{ file \| segment }}?ref={{ ref }}` | `kept_headers: ["X-Gitlab-Size"]`, `result_field_path: "content"` |
-//! | Wikipedia, a page | `/api/rest_v1/page/summary/{{ title \| segment }}` | `result_field_path: "extract"` |
-//! | Notion, a query: a POST that reads | `/v1/databases/{{ database }}/query` | `replay_safe: true`, `result_field_path: "results"`; `"filter": {{ filter }}` in the body |
-//! | Google Drive, a list: 403 for a limit | `/drive/v3/files?q={{ q }}` | nothing: a 403 with `rateLimitExceeded` is a rate limit |
-//! | Jira, a search | `/rest/api/3/search/jql?jql={{ jql }}&fields={{ fields \| join(',') }}` | `result_field_path: "issues"` |
-//! | Slack, a message: 200 with `ok: false` | `/api/chat.postMessage` | `error_field_path: "error"`, `replay_safe: false` |
-//! | Open-Meteo, a forecast | `/v1/forecast?latitude={{ latitude }}&longitude={{ longitude }}` | `result_field_path: "current"` |
+//! - **GitHub, statistics, 202 until they are there**:
+//!   `/repos/{{ owner }}/{{ repo }}/stats/contributors` with mode `async_poll`,
+//!   `pending_statuses: [202]`, `replay_safe: true`
+//! - **GitLab, a file**:
+//!   `/api/v4/projects/{{ id | segment }}/repository/files/{{ file | segment }}?ref={{ ref }}` with
+//!   `kept_headers: ["X-Gitlab-Size"]`, `result_field_path: "content"`
+//! - **Wikipedia, a page**: `/api/rest_v1/page/summary/{{ title | segment }}` with
+//!   `result_field_path: "extract"`
+//! - **Notion, a query, a POST that reads**: `/v1/databases/{{ database }}/query` with
+//!   `replay_safe: true`, `result_field_path: "results"`; `"filter": {{ filter }}` in the body
+//! - **Google Drive, a list, 403 for a limit**: `/drive/v3/files?q={{ q }}`; a 403 with
+//!   `rateLimitExceeded` is a rate limit
+//! - **Jira, a search**: `/rest/api/3/search/jql?jql={{ jql }}&fields={{ fields | join(',') }}`
+//!   with `result_field_path: "issues"`
+//! - **Slack, a message, 200 with `ok, false`**: `/api/chat.postMessage` with
+//!   `error_field_path: "error"`, `replay_safe: false`
+//! - **Open-Meteo, a forecast**: `/v1/forecast?latitude={{ latitude }}&longitude={{ longitude }}`
+//!   with `result_field_path: "current"`
 //!
 //! # What is sent along
 //!

@@ -16,14 +16,15 @@ use crate::{ExecutionStatus, ToolManifest, UpstreamStatus};
 /// Hooks that add the attributes of an executor of HTTP tools to the spans of calls, beyond
 /// OpenTelemetry's conventions:
 ///
-/// | attribute | is |
-/// |---|---|
-/// | `tool.id`, `tool.name` | the tool's name |
-/// | `tool.status` | `completed`, `pending` or `failed`, as an [`ExecutionResult`](crate::ExecutionResult) has it; none for a call that was dropped |
-/// | `tool.execution_time_ms` | how long the call took, with all waits and attempts |
-/// | `http.response.status_code` | the [status](UpstreamStatus) of the upstream's last answer, if there was one |
-/// | `tool.execution_mode` | of a tool with a known [manifest](ExecutionAttributes::with_manifest): `sync_http` or `async_poll` |
-/// | `tool.source_path` | of such a tool: where it came from |
+/// - `tool.id`, `tool.name`: the tool's name
+/// - `tool.status`: `completed`, `pending` or `failed`, as an
+///   [`ExecutionResult`](crate::ExecutionResult) has it; none for a call that was dropped
+/// - `tool.execution_time_ms`: how long the call took, with all waits and attempts
+/// - `http.response.status_code`: the [status](UpstreamStatus) of the upstream's last answer, if
+///   there was one
+/// - `tool.execution_mode`: of a tool with a known [manifest](ExecutionAttributes::with_manifest):
+///   `sync_http` or `async_poll`
+/// - `tool.source_path`: of such a tool: where it came from
 ///
 /// Other hooks can be wrapped, [`LangfuseHooks`](tower_toolcall::otel::LangfuseHooks) for example.
 ///

@@ -3,7 +3,8 @@
 //! ```text
 //! tests/run --no-run                            # installs the server under target/; needs Node.js
 //! cargo run -p tower-toolcall-mcp --example mcp_stdio
-//! cargo run -p tower-toolcall-mcp --example mcp_stdio -- npx -y @modelcontextprotocol/server-everything
+//! cargo run -p tower-toolcall-mcp --example mcp_stdio -- \
+//!     npx -y @modelcontextprotocol/server-everything
 //! ```
 //!
 //! The server is npm's `@modelcontextprotocol/server-everything`; arguments are the command line of

@@ -18,23 +18,25 @@ use crate::register;
 /// Recognises an error of rmcp; `None` for an error of another crate. With the feature `http`,
 /// errors of reqwest are recognised as well.
 ///
-/// | error | kind |
-/// |---|---|
-/// | `McpError` -32602, "tool not found" and the like; -32601 | `NotFound` |
-/// | `McpError` -32700, -32600, -32602 | `InvalidInput` |
-/// | `McpError` -32020 to -32022: headers, capabilities, revision | `Failed`: it is for the program to mend, and the model reads so |
-/// | `McpError` -32042 (the user has to open a URL) | `Denied` |
-/// | `McpError` -32800 | `Upstream`: this side did not cancel the call, or it would not wait for the answer |
-/// | `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like | `ConnectionFailed` |
-/// | `McpError` with a code that is an HTTP status | that status' kind |
-/// | `McpError` -32603 | a rate limit or timeout by its message, else `Upstream` |
-/// | any other `McpError`, -32000 and -32001 too | by its message, else `Failed`, retryable |
-/// | `TransportSend`, over HTTP (feature `http`) | the status' kind, with `Retry-After`; of `McpHttpClient` as [`from_http`](ToolError::from_http) |
-/// | `TransportSend` otherwise, `TransportClosed` | `ConnectionFailed` |
-/// | `ClientInitializeError`: of its transport, or of the server | that error's kind |
-/// | `Timeout` | `Timeout` |
-/// | `Cancelled`: by the server | `Upstream` |
-/// | `UnexpectedResponse`, an answer over the size limit | `Reported` |
+/// - `McpError` -32602, "tool not found" and the like; -32601: `NotFound`
+/// - `McpError` -32700, -32600, -32602: `InvalidInput`
+/// - `McpError` -32020 to -32022: headers, capabilities, revision: `Failed`: it is for the program
+///   to mend, and the model reads so
+/// - `McpError` -32042 (the user has to open a URL): `Denied`
+/// - `McpError` -32800: `Upstream`: this side did not cancel the call, or it would not wait for the
+///   answer
+/// - `McpError` -32000 or -32600, "Bad Request: No valid session ID" and the like:
+///   `ConnectionFailed`
+/// - `McpError` with a code that is an HTTP status: that status' kind
+/// - `McpError` -32603: a rate limit or timeout by its message, else `Upstream`
+/// - **any other `McpError`, -32000 and -32001 too**: by its message, else `Failed`, retryable
+/// - `TransportSend`, over HTTP (feature `http`): the status' kind, with `Retry-After`; of
+///   `McpHttpClient` as [`from_http`](ToolError::from_http)
+/// - `TransportSend` otherwise, `TransportClosed`: `ConnectionFailed`
+/// - `ClientInitializeError`: of its transport, or of the server: that error's kind
+/// - `Timeout`: `Timeout`
+/// - `Cancelled`: by the server: `Upstream`
+/// - `UnexpectedResponse`, an answer over the size limit: `Reported`
 ///
 /// -32000 and -32001 have no meaning of their own when a peer sends them (the specification of
 /// 2026-07-28 keeps them for old SDKs), so the message decides.

@@ -54,13 +54,12 @@ pub(super) const TOO_LARGE: &str = "tower-toolcall/too_large";
 /// A message has at most 16 MiB and, by default, 200,000 values. Names of members count as values.
 /// A larger one is dropped while it arrives, and the connection stays:
 ///
-/// | message | becomes |
-/// |---|---|
-/// | an answer | an error of its call: [`Reported`](tower_toolcall::ErrorKind::Reported), completed |
-/// | a request | an error for its sender: -32600 from a `GatewayHandler`, else -32601 |
-/// | a notification, or a message without a readable id | the event `tool.message_dropped` |
-/// | an error of any size with `id: null` or none, because no call waits for it | the same event |
-/// | a line of more than 64 MiB | the event, and the end of the connection |
+/// - **an answer**: an error of its call: [`Reported`](tower_toolcall::ErrorKind::Reported),
+///   completed
+/// - **a request**: an error for its sender: -32600 from a `GatewayHandler`, else -32601
+/// - **a notification, or a message without a readable id**: the event `tool.message_dropped`
+/// - **an error of any size with `id: null` or none, because no call waits for it**: the same event
+/// - **a line of more than 64 MiB**: the event, and the end of the connection
 pub struct McpLines<R> {
     reader: R,
     max_values: usize,

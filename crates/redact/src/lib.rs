@@ -18,25 +18,42 @@
 //!
 //! # What is found
 //!
-//! | where | forms |
-//! |---|---|
-//! | members of objects | [sensitive keys](is_sensitive_key), whatever the type of their value; `{"name": "X-Api-Key", "value": ..}` in any order; the data of a Kubernetes Secret, the private parts of a JWK, the parts of a JWS; a connection string that is one opaque word |
-//! | arrays | `["Authorization", "x"]`, `["curl", "--token", "x", "-u", "ada:x"]`, `["mysql", "-px"]`; private keys line by line; the rows of `{"columns": ["login", "password"], "rows": [["ada", "x"]]}` |
-//! | strings that are JSON | redacted as JSON, four levels deep, up to 64 KiB; as text beyond that |
-//! | strings inside texts | redacted without their escapes: `Error("user,password\nada,x")` |
-//! | texts in Base64 | decoded, also over several lines and as UTF-16, and hidden as a whole if there is a secret in them |
-//! | tables | columns with sensitive heads: CSV, TSV, Markdown, the output of `psql` and `mysql`, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY` |
-//! | names with values | `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`, `if key == "x"`, `key: Type = "x"`, `API key 1: x`, `Name=key,Value=x`, `TOKEN=Scheme x`; YAML blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`; percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`, `b'x'`, `Secret { inner: "x" }` |
-//! | schemes | `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a whole, which means to the end of the line, in prose too |
-//! | URLs | `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack, Discord, Telegram, Teams and others |
-//! | tokens | prefixes of some 200 kinds of vendors' tokens, JWTs, and [own ones](Rules::with_rule) |
-//! | blocks | private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or not; the `data` of a Kubernetes Secret |
-//! | commands | `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`; `requirepass x` of Redis; lines of `cookies.txt` |
-//! | calls | the password of a function that authenticates: `SetBasicAuth("ada", "x")` |
-//! | statements | `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'` |
-//! | values | those that were sent as secrets, wherever they come back: [`Rules::with_secrets`] |
-//! | labels | `**Password:** x`, names and values with colours of a terminal between them |
-//! | sentences | `password is hunter2`, `the token abc123def456`: where the word after looks like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in any quoting |
+//! - **members of objects**: [sensitive keys](is_sensitive_key), whatever the type of their value;
+//!   `{"name": "X-Api-Key", "value": ..}` in any order; the data of a Kubernetes Secret, the
+//!   private parts of a JWK, the parts of a JWS; a connection string that is one opaque word
+//! - **arrays**: `["Authorization", "x"]`, `["curl", "--token", "x", "-u", "ada:x"]`,
+//!   `["mysql", "-px"]`; private keys line by line; the rows of
+//!   `{"columns": ["login", "password"], "rows": [["ada", "x"]]}`
+//! - **strings that are JSON**: redacted as JSON, four levels deep, up to 64 KiB; as text beyond
+//!   that
+//! - **strings inside texts**: redacted without their escapes: `Error("user,password\nada,x")`
+//! - **texts in Base64**: decoded, also over several lines and as UTF-16, and hidden as a whole if
+//!   there is a secret in them
+//! - **tables**: columns with sensitive heads: CSV, TSV, Markdown, the output of `psql` and
+//!   `mysql`, HTML, `INSERT INTO t (a, password) VALUES ('x', 'y')`, `COPY`
+//! - **names with values**: `key=x`, `"key": "x"`, `Header: x`, `--key x`, `key => x`,
+//!   `if key == "x"`, `key: Type = "x"`, `API key 1: x`, `Name=key,Value=x`, `TOKEN=Scheme x`; YAML
+//!   blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`;
+//!   percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`,
+//!   `b'x'`, `Secret { inner: "x" }`
+//! - **schemes**: `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a
+//!   whole, which means to the end of the line, in prose too
+//! - **URLs**: `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack,
+//!   Discord, Telegram, Teams and others
+//! - **tokens**: prefixes of some 200 kinds of vendors' tokens, JWTs, and [own
+//!   ones](Rules::with_rule)
+//! - **blocks**: private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or
+//!   not; the `data` of a Kubernetes Secret
+//! - **commands**: `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of
+//!   redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`;
+//!   `requirepass x` of Redis; lines of `cookies.txt`
+//! - **calls**: the password of a function that authenticates: `SetBasicAuth("ada", "x")`
+//! - **statements**: `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'`
+//! - **values**: those that were sent as secrets, wherever they come back: [`Rules::with_secrets`]
+//! - **labels**: `**Password:** x`, names and values with colours of a terminal between them
+//! - **sentences**: `password is hunter2`, `the token abc123def456`: where the word after looks
+//!   like a secret; one-time codes, recovery codes; recovery phrases of twelve words and more, in
+//!   any quoting
 //!
 //! Each secret is found by one of the [`rules`]. [`Rules::explain`] names the rule, and
 //! [`Rules::without_rule`] switches off a rule that hides an innocent text. [`Rules::with_rule`]

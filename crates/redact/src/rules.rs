@@ -425,7 +425,8 @@ impl Rules {
     /// ```
     /// use toolcall_redact::Rules;
     ///
-    /// let rules = Rules::new().with_secrets_of_header("authorization", "Bearer marmalade7x", false);
+    /// let rules =
+    ///     Rules::new().with_secrets_of_header("authorization", "Bearer marmalade7x", false);
     /// assert_eq!(rules.redact_text("who is marmalade7x?"), "who is [REDACTED]?");
     /// ```
     #[must_use]

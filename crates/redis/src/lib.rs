@@ -36,16 +36,19 @@
 //! process with a change writes the version after the version that it has read. The store accepts
 //! it only if that version is new, so a process never overwrites a change that it has not read.
 //!
-//! | here | for the others |
-//! |---|---|
-//! | a breaker opens, or its probe fails | theirs open for the rest of the period |
-//! | its probes succeed | theirs close if they are open, unless one has failed since |
-//! | a handle [forces](tower_toolcall::circuit_breaker::Breaker::force_open) or resets it, and that changes its state | theirs are forced or reset |
-//! | a rate limit is met, by a status or a tool service's own report, or [begun](tower_toolcall::rate_limit::RateLimitHandle::cool) by hand | their calls of that key wait for the same time |
-//! | a rate limit is inferred from a text | nothing |
-//! | a cooldown is [ended](tower_toolcall::rate_limit::RateLimitHandle::clear) by hand | theirs end |
-//! | a cooldown is over | together all return as slowly as one process would: of as many turns as there are processes, each takes one |
-//! | anything else: results, windows, refusals | nothing |
+//! - **a breaker opens, or its probe fails**: theirs open for the rest of the period
+//! - **its probes succeed**: theirs close if they are open, unless one has failed since
+//! - **a handle [forces](tower_toolcall::circuit_breaker::Breaker::force_open) or resets it, and
+//!   that changes its state**: theirs are forced or reset
+//! - **a rate limit is met, by a status or a tool service's own report, or
+//!   [begun](tower_toolcall::rate_limit::RateLimitHandle::cool) by hand**: their calls of that key
+//!   wait for the same time
+//! - **a rate limit is inferred from a text**: nothing
+//! - **a cooldown is [ended](tower_toolcall::rate_limit::RateLimitHandle::clear) by hand**: theirs
+//!   end
+//! - **a cooldown is over**: together all return as slowly as one process would: of as many turns
+//!   as there are processes, each takes one
+//! - **anything else: results, windows, refusals**: nothing
 //!
 //! A process never passes on a state of another process as its own. A state lasts no longer than
 //! its first process says. An opening never shortens that of another process, and each result

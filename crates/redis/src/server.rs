@@ -34,7 +34,8 @@ const MAX_LASTS: Duration = Duration::from_secs(366 * 24 * 3600);
 /// use tower_toolcall::circuit_breaker::CircuitBreakerLayer;
 /// use tower_toolcall_redis::{RedisStore, SharedState};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_toolcall::AnyError> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tower_toolcall::AnyError> {
 /// let breaker = CircuitBreakerLayer::new();
 /// let store = RedisStore::new("redis://127.0.0.1:6379")?.with_namespace("prod")?;
 /// let shared = SharedState::new(store).breakers("tools", &breaker.handle())?;

@@ -1,11 +1,13 @@
 //! Tests for tools, and for the stacks around them.
 //!
-//! | to test | there is |
-//! |---|---|
-//! | what a stack does with answers, errors, hangs, panics, rate limits and progress | [`Script`]: a tool that follows a list of steps and records the calls that it got |
-//! | whether a program survives random faults | [`FaultLayer`]: rates of faults by tool, the same in each run |
-//! | a program without its servers | [`Capture`], which writes calls and answers down, and [`Replay`], which answers from that |
-//! | what a success does not show: retries, waits, refusals | [`Events`], and the call's [`RecordSnapshot`] |
+//! - **what a stack does with answers, errors, hangs, panics, rate limits and progress**:
+//!   [`Script`]: a tool that follows a list of steps and records the calls that it got
+//! - **whether a program survives random faults**: [`FaultLayer`]: rates of faults by tool, the
+//!   same in each run
+//! - **a program without its servers**: [`Capture`], which writes calls and answers down, and
+//!   [`Replay`], which answers from that
+//! - **what a success does not show: retries, waits, refusals**: [`Events`], and the call's
+//!   [`RecordSnapshot`]
 //!
 //! All of it waits on tokio's clock. With `#[tokio::test(start_paused = true)]` (tokio's feature
 //! `test-util`) a test of an hour takes milliseconds, and its durations are exact.
@@ -38,7 +40,8 @@
 //!     Ok(format!("charged {cents}"))
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let call = ToolCall::new("charge").with_json(json!({ "cents": 250 }))?;
 //! assert_eq!(service_fn(charge).oneshot(call).await?, "charged 250");
 //!
@@ -62,7 +65,8 @@
 //! };
 //! use tower_toolcall_test::{Script, Step};
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let tool = Script::new([
 //!     Step::status(503),
 //!     Step::hang(),
@@ -100,7 +104,8 @@
 //! use tower_toolcall::{ConfigError, ServiceBuilderExt, ToolCall, retry::RetryPolicy};
 //! use tower_toolcall_test::{FaultLayer, Faults, Script, Step};
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), ConfigError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), ConfigError> {
 //! let faults = Faults::new()
 //!     .with_fault(0.2, Step::status(429))?           // turned away: it may be sent again
 //!     .with_lost_answer(0.2, Step::status(502))?;    // it ran
@@ -130,7 +135,8 @@
 //! use tower_toolcall::{AnyError, ToolCall};
 //! use tower_toolcall_test::{Capture, Replay};
 //!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), AnyError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), AnyError> {
 //! let real = service_fn(|call: ToolCall| async move {
 //!     Ok::<_, AnyError>(json!({ "city": call.arguments().get("city"), "degrees": 12 }))
 //! });

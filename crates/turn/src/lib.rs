@@ -30,8 +30,10 @@
 //! #     }
 //! #     Ok(json!({ "stop_reason": "tool_use", "content": [
 //! #         { "type": "thinking", "thinking": "..", "signature": "c2ln" },
-//! #         { "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Oslo" } },
-//! #         { "type": "tool_use", "id": "toolu_2", "name": "weather", "input": { "city": "Narnia" } },
+//! #         { "type": "tool_use", "id": "toolu_1", "name": "weather", 
+//! #           "input": { "city": "Oslo" } },
+//! #         { "type": "tool_use", "id": "toolu_2", "name": "weather", 
+//! #           "input": { "city": "Narnia" } },
 //! #     ] }))
 //! # }
 //! #[derive(Deserialize)]
@@ -95,13 +97,29 @@
 //!
 //! # Formats
 //!
-//! | | calls | results | a failure is marked by | goes back unchanged |
-//! |---|---|---|---|---|
-//! | [`OpenAiChat`](Format::OpenAiChat) ([guide](https://platform.openai.com/docs/guides/function-calling?api-mode=chat)) | `tool_calls` of the message | a message of the role `tool` each | its text | the message, fields of other servers included |
-//! | [`OpenAiResponses`](Format::OpenAiResponses) ([guide](https://platform.openai.com/docs/guides/function-calling)) | items `function_call`, `custom_tool_call` | an item `function_call_output` or `custom_tool_call_output` each, by `call_id` | its text | all items: reasoning too |
-//! | [`Anthropic`](Format::Anthropic) ([guide](https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use)) | blocks `tool_use` | one `user` message of `tool_result`s | `is_error` | thinking and its signature |
-//! | [`Gemini`](Format::Gemini) ([signatures](https://ai.google.dev/gemini-api/docs/thought-signatures)) | parts `functionCall` | one `user` content of `functionResponse`s | `error` in place of `output` | each `thoughtSignature`, in its part |
-//! | [`Bedrock`](Format::Bedrock) ([reference](https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultBlock.html)) | blocks `toolUse` | one `user` message of `toolResult`s | `status` | `reasoningContent` |
+//! - [`OpenAiChat`](Format::OpenAiChat)
+//!   ([guide](https://platform.openai.com/docs/guides/function-calling?api-mode=chat)): calls are
+//!   `tool_calls` of the message, results a message of the role `tool` each. A failure is marked by
+//!   its text. Goes back unchanged: the message, fields of other servers included.
+//! - [`OpenAiResponses`](Format::OpenAiResponses)
+//!   ([guide](https://platform.openai.com/docs/guides/function-calling)): calls are items
+//!   `function_call`, `custom_tool_call`, results an item `function_call_output` or
+//!   `custom_tool_call_output` each, by `call_id`. A failure is marked by its text. Goes back
+//!   unchanged: all items: reasoning too.
+//! - [`Anthropic`](Format::Anthropic)
+//!   ([guide](https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use)): calls
+//!   are blocks `tool_use`, results one `user` message of `tool_result`s. A failure is marked by
+//!   `is_error`. Goes back unchanged: thinking and its signature.
+//! - [`Gemini`](Format::Gemini)
+//!   ([signatures](https://ai.google.dev/gemini-api/docs/thought-signatures)): calls are parts
+//!   `functionCall`, results one `user` content of `functionResponse`s. A failure is marked by
+//!   `error` in place of `output`. Goes back unchanged: each `thoughtSignature`, in its part.
+//! - [`Bedrock`](Format::Bedrock)
+//!   ([reference][aws]):
+//!   calls are blocks `toolUse`, results one `user` message of `toolResult`s. A failure is marked
+//!   by `status`. Goes back unchanged: `reasoningContent`.
+//!
+//! [aws]: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultBlock.html
 //!
 //! The text that OpenAI's custom tools take instead of JSON is the argument `input`.
 //!

@@ -10,12 +10,12 @@
 //! formats: `openai-chat` (the default), `openai-responses`, `anthropic`, `gemini` or `bedrock`.
 //! With a key in the environment the model is real:
 //!
-//! | variable | it is |
-//! |---|---|
-//! | `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK` | the key of the provider |
-//! | `AGENT_MODEL` | the model, instead of one of the provider's |
-//! | `AGENT_URL` | another server with the provider's API, such as `http://127.0.0.1:11434` for Ollama; it may need no key |
-//! | `AWS_REGION` | of Bedrock; `us-east-1` by default |
+//! - `OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`: the key
+//!   of the provider
+//! - `AGENT_MODEL`: the model, instead of one of the provider's
+//! - `AGENT_URL`: another server with the provider's API, such as `http://127.0.0.1:11434` for
+//!   Ollama; it may need no key
+//! - `AWS_REGION`: of Bedrock; `us-east-1` by default
 //!
 //! `-- anthropic script` plays the script although there is a key.
 

@@ -56,40 +56,43 @@
 //!
 //! # A status from an error
 //!
-//! | of the status | is |
-//! |---|---|
-//! | code | the [kind's](crate::ErrorKind::grpc_code) |
-//! | message | the [user's](crate::ToolError::user_message), never the one for developers |
-//! | `google.rpc.ErrorInfo` in the details | reason: the code; domain: [`DOMAIN`]; `kind`, `execution`, and of [the facts over HTTP](crate::ToolError::to_http) those that have no other place here |
-//! | `google.rpc.RetryInfo` in the details | the delay, where one is known |
-//! | `grpc-retry-pushback-ms` in the metadata | the same in milliseconds, rounded up; `-1`, do not repeat, if that is more than the 32 bits which gRPC has for it |
-//! | `source()` | the error; it stays in the process |
+//! - **code**: the [kind's](crate::ErrorKind::grpc_code)
+//! - **message**: the [user's](crate::ToolError::user_message), never the one for developers
+//! - `google.rpc.ErrorInfo` in the details: reason: the code; domain: [`DOMAIN`]; `kind`,
+//!   `execution`, and of [the facts over HTTP](crate::ToolError::to_http) those that have no other
+//!   place here
+//! - `google.rpc.RetryInfo` in the details: the delay, where one is known
+//! - `grpc-retry-pushback-ms` in the metadata: the same in milliseconds, rounded up; `-1`, do not
+//!   repeat, if that is more than the 32 bits which gRPC has for it
+//! - `source()`: the error; it stays in the process
 //!
 //! # An error from a status
 //!
 //! For tools that speak gRPC. `From` and the search through source chains ([`recognise`]) convert:
 //!
-//! | status | kind |
-//! |---|---|
-//! | made from a [`ToolError`](crate::ToolError) in this process | the same error |
-//! | made from an error by a peer that uses this crate | that kind and its code; its `Cancelled` is `Upstream` |
-//! | with a cause met on this side: no connection, an `io::Error`, a timeout | the cause's |
-//! | `CANCELLED`, "Timeout expired", which is tonic's timeout | `Timeout` |
-//! | `CANCELLED` with a cause met on this side: the connection is gone | `ConnectionFailed` |
-//! | `CANCELLED` of the peer's | `Upstream`: this side did not ask for it |
-//! | `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large | `InvalidInput` |
-//! | any other | [by its code](crate::ErrorKind::from_grpc_code); `NOT_FOUND` has the status 404, as the tool is there |
+//! - **made from a [`ToolError`](crate::ToolError) in this process**: the same error
+//! - **made from an error by a peer that uses this crate**: that kind and its code; its `Cancelled`
+//!   is `Upstream`
+//! - **with a cause met on this side: no connection, an `io::Error`, a timeout**: the cause's
+//! - `CANCELLED`, "Timeout expired", which is tonic's timeout: `Timeout`
+//! - `CANCELLED` with a cause met on this side: the connection is gone: `ConnectionFailed`
+//! - `CANCELLED` of the peer's: `Upstream`: this side did not ask for it
+//! - `RESOURCE_EXHAUSTED`, `OUT_OF_RANGE` for a message that is too large: `InvalidInput`
+//! - **any other**: [by its code](crate::ErrorKind::from_grpc_code); `NOT_FOUND` has the status
+//!   404, as the tool is there
 //!
 //! Whether the tool ran is unknown, whatever the code and the delay. A tool may have met the status
 //! in the middle of its work, and a server may answer `RESOURCE_EXHAUSTED` or `UNAVAILABLE` after
 //! its own work. Two wrappers of the tool service prove more:
 //!
-//! | status | [`transport`](crate::transport) around the client | [`from_trusted_peer`] |
-//! |---|---|---|
-//! | no connection was made ([`ConnectError`](https://docs.rs/tonic/latest/tonic/struct.ConnectError.html)) | not started | not started |
-//! | the peer refused the stream (HTTP/2 `REFUSED_STREAM`) | not started | not started |
-//! | with `execution` in an `ErrorInfo` of [`DOMAIN`] | unknown | as it says |
-//! | any other | unknown | unknown |
+//! - No connection was made
+//!   ([`ConnectError`](https://docs.rs/tonic/latest/tonic/struct.ConnectError.html)): not started
+//!   with `transport`, not started with [`from_trusted_peer`].
+//! - The peer refused the stream (HTTP/2 `REFUSED_STREAM`): not started with `transport`, not
+//!   started with [`from_trusted_peer`].
+//! - With `execution` in an `ErrorInfo` of [`DOMAIN`]: unknown with `transport`, as it says with
+//!   [`from_trusted_peer`].
+//! - Any other: unknown with `transport`, unknown with [`from_trusted_peer`].
 //!
 //! The delay is `RetryInfo`'s, or else `grpc-retry-pushback-ms`, or else that of the message. A
 //! pushback that forbids the repeat (a negative or unreadable value, or several of them) makes the

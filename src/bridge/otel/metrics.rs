@@ -2,7 +2,7 @@
 //!
 //! | instrument | kind | attributes |
 //! |---|---|---|
-//! | `gen_ai.execute_tool.duration` | histogram, `s` | `gen_ai.operation.name`, `gen_ai.tool.name`, `tool.server`, `error.type` |
+//! | `gen_ai.execute_tool.duration` | histogram, `s` | `gen_ai.*`, `tool.server`, `error.type` |
 //! | `mcp.client.operation.duration` | histogram, `s` | the same, `mcp.method.name` |
 //! | `tool.executions` | counter, `{call}` | `gen_ai.tool.name`, `tool.server`, `tool.outcome` |
 //! | `tool.attempts` | counter, `{attempt}` | `gen_ai.tool.name`, `tool.server` |
@@ -19,6 +19,8 @@
 //! | `token.exchanges` | counter, `{call}` | `token.outcome` |
 //! | `token.exchange.failures` | counter, `{call}` | `error.type` |
 //! | `token.exchange.duration` | histogram, `s` | |
+//!
+//! `gen_ai.*` are `gen_ai.operation.name` and `gen_ai.tool.name`.
 //!
 //! The counters `tool.slow`, `tool.retries`, `tool.retries.refused`, `tool.rate_limited` and
 //! `tool.reused` have no series for a tool before its first such event.

@@ -90,7 +90,7 @@
 //! ```toml
 //! opentelemetry = "0.33"
 //! opentelemetry_sdk = "0.33"
-//! # Of its defaults: HTTP with a client of its own thread, which works in any runtime. For https:// also "reqwest-rustls".
+//! # HTTP by a client on its own thread, for any runtime. For https also "reqwest-rustls".
 //! [dependencies.opentelemetry-otlp]
 //! version = "0.33"
 //! default-features = false
@@ -135,24 +135,28 @@
 //!
 //! # Langfuse
 //!
-//! | setting | value |
-//! |---|---|
-//! | endpoint | `https://cloud.langfuse.com/api/public/otel/v1/traces`, or that of your own host; HTTP only, no gRPC |
-//! | header `Authorization` | `Basic ` and the Base64 of `public key:secret key` |
-//! | header `x-langfuse-ingestion-version` | `4` |
-//! | features of `opentelemetry-otlp` | `reqwest-rustls` as well |
+//! - **endpoint**: `https://cloud.langfuse.com/api/public/otel/v1/traces`, or that of your own
+//!   host; HTTP only, no gRPC
+//! - **header `Authorization`**: `Basic ` and the Base64 of `public key:secret key`
+//! - **header `x-langfuse-ingestion-version`**: `4`
+//! - **features of `opentelemetry-otlp`**: `reqwest-rustls` as well
 //!
-//! | what Langfuse shows | read from | written by |
-//! |---|---|---|
-//! | type of the observation | `langfuse.observation.type`: `tool`, or `span` for an attempt | [`LangfuseHooks`] |
-//! | name | `gen_ai.tool.name` | `TraceLayer` |
-//! | input | `gen_ai.tool.call.arguments`, redacted | `TraceLayer` ([`with_arguments`](crate::trace::TraceLayer::with_arguments)) |
-//! | output | `gen_ai.tool.call.result`, redacted | `TraceLayer`, if [`with_output`](crate::trace::TraceLayer::with_output) asks for it |
-//! | level | the span's status, and `langfuse.observation.level` where that is not `ERROR` | `TraceLayer`, [`LangfuseHooks`] |
-//! | status message | the span's status | `TraceLayer` |
-//! | session | `session.id`, on every span, attempts too (`gen_ai.conversation.id` is on those of calls alone) | `TraceLayer`, from [`with_session_id`](crate::ToolCall::with_session_id) |
-//! | user | `user.id`, on every span | [`LangfuseHooks`], from [`UserId`] |
-//! | release, environment | `service.version`, `langfuse.environment` | you, in the resource |
+//! Langfuse reads these attributes:
+//!
+//! - **type of the observation**: `langfuse.observation.type`: `tool`, or `span` for an attempt; by
+//!   [`LangfuseHooks`]
+//! - **name**: `gen_ai.tool.name`; by `TraceLayer`
+//! - **input**: `gen_ai.tool.call.arguments`, redacted; by `TraceLayer`
+//!   ([`with_arguments`](crate::trace::TraceLayer::with_arguments))
+//! - **output**: `gen_ai.tool.call.result`, redacted; by `TraceLayer`, if
+//!   [`with_output`](crate::trace::TraceLayer::with_output) asks for it
+//! - **level**: the span's status, and `langfuse.observation.level` where that is not `ERROR`; by
+//!   `TraceLayer`, [`LangfuseHooks`]
+//! - **status message**: the span's status; by `TraceLayer`
+//! - **session**: `session.id`, on every span, attempts too (`gen_ai.conversation.id` is on those
+//!   of calls alone); by `TraceLayer`, from [`with_session_id`](crate::ToolCall::with_session_id)
+//! - **user**: `user.id`, on every span; by [`LangfuseHooks`], from [`UserId`]
+//! - **release, environment**: `service.version`, `langfuse.environment`; by you, in the resource
 //!
 //! Spans around the calls are yours: an `agent_turn` needs its own `session.id` and `user.id`.
 //!

@@ -2,11 +2,12 @@
 //!
 //! [`Routes`] makes a router of any stack with answers that can be serialised:
 //!
-//! | route | takes | answers |
-//! |---|---|---|
-//! | `POST /tools/{tool}/call` | the arguments, a JSON object | the tool's answer as JSON; an error with its status |
-//! | `POST /servers/{server}/tools/{tool}/call` | the same, of this server's tool | the same |
-//! | `POST /rpc` | JSON-RPC 2.0, `tools/call` | 200 and a JSON-RPC answer, errors too; 204 for notifications |
+//! - `POST /tools/{tool}/call` takes the arguments, a JSON object, and answers with the tool's
+//!   answer as JSON; an error with its status
+//! - `POST /servers/{server}/tools/{tool}/call` takes the same, of this server's tool, and answers
+//!   with the same
+//! - `POST /rpc` takes JSON-RPC 2.0, `tools/call`, and answers with 200 and a JSON-RPC answer,
+//!   errors too; 204 for notifications
 //!
 //! # Names
 //!

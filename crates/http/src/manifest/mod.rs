@@ -55,28 +55,44 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 /// # main().unwrap() }
 /// ```
 ///
-/// | field | is |
-/// |---|---|
-/// | `name` | the tool's name |
-/// | `description` | what it does, for models |
-/// | `input_schema` | the JSON Schema of its arguments: checked before anything is sent. Templates may name its properties only |
-/// | `source_path` | where it came from; not used here |
-/// | `execution_profile.mode` | `sync_http` (the default; also `sync`) or `async_poll`, in small or capital letters |
-/// | `.method` | `GET`, `POST` (the default), `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in small or capital letters |
-/// | `.url_template`, `.body_template` | templates of an [`HttpTool`]; the body is JSON |
-/// | `.headers_template` | a JSON object of names and templates, or the text of one: it is parsed first, so that no value adds a header |
-/// | | [Keys of the operator](crate#keys-of-the-operator) are no part of it |
-/// | `.required_audience`, `.required_scopes` | for whom the tool's token has to be, and with which scopes. A header that names `upstream_token` needs an audience |
-/// | `.kept_headers` | names of headers of answers that [are kept](HttpTool::with_kept_header) |
-/// | `.result_field_path`, `.error_field_path` | JSONPaths of the [result](HttpTool::with_result) of a 2xx, and of the [reason](HttpTool::with_error) of a failure in one |
-/// | `.replay_safe` | whether a call may run twice; by default the method says it, and for `async_poll` it is unknown |
-/// | `.poll_config.pending_statuses` | statuses by which a job goes on, for example `[202]`: any 2xx but 200. Without `status_field_path` any other 2xx is the result; without a URL below, a tool's own request by GET is sent again |
-/// | `.poll_config.status_url_header` | the header, for example `Location`, with the URL that is asked; a relative one is resolved, and another host's is refused |
-/// | `.poll_config.status_url_template` | the URL to poll, by GET with the same headers, except those of the body and of the idempotency key. A variable that is not a property of the schema (without a schema: not in the URL above) is the field of that name in the answer that has started the job; at least one is required |
-/// | `.poll_config.job_values` | names and JSONPaths of such values, where they are other fields; they take precedence over arguments |
-/// | `.poll_config.status_field_path`, `result_field_path`, `error_field_path` | JSONPaths, with or without `$`; of the state (`$.status`), the result and the reason |
-/// | `.poll_config.completed_values`, `failed_values` | states that end a job; `["completed"]` and `["failed"]` by default |
-/// | `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts` | as [`PollLayer`](tower_toolcall::poll::PollLayer) has them: 1, 1.5, 30, 60. Also `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts` |
+/// - `name`: the tool's name
+/// - `description`: what it does, for models
+/// - `input_schema`: the JSON Schema of its arguments: checked before anything is sent. Templates
+///   may name its properties only
+/// - `source_path`: where it came from; not used here
+/// - `execution_profile.mode`: `sync_http` (the default; also `sync`) or `async_poll`, in small or
+///   capital letters
+/// - `.method`: `GET`, `POST` (the default), `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in
+///   small or capital letters
+/// - `.url_template`, `.body_template`: templates of an [`HttpTool`]; the body is JSON
+/// - `.headers_template`: a JSON object of names and templates, or the text of one: it is parsed
+///   first, so that no value adds a header. [Keys of the operator](crate#keys-of-the-operator) are
+///   no part of it
+/// - `.required_audience`, `.required_scopes`: for whom the tool's token has to be, and with which
+///   scopes. A header that names `upstream_token` needs an audience
+/// - `.kept_headers`: names of headers of answers that [are kept](HttpTool::with_kept_header)
+/// - `.result_field_path`, `.error_field_path`: JSONPaths of the [result](HttpTool::with_result) of
+///   a 2xx, and of the [reason](HttpTool::with_error) of a failure in one
+/// - `.replay_safe`: whether a call may run twice; by default the method says it, and for
+///   `async_poll` it is unknown
+/// - `.poll_config.pending_statuses`: statuses by which a job goes on, for example `[202]`: any 2xx
+///   but 200. Without `status_field_path` any other 2xx is the result; without a URL below, a
+///   tool's own request by GET is sent again
+/// - `.poll_config.status_url_header`: the header, for example `Location`, with the URL that is
+///   asked; a relative one is resolved, and another host's is refused
+/// - `.poll_config.status_url_template`: the URL to poll, by GET with the same headers, except
+///   those of the body and of the idempotency key. A variable that is not a property of the schema
+///   (without a schema: not in the URL above) is the field of that name in the answer that has
+///   started the job; at least one is required
+/// - `.poll_config.job_values`: names and JSONPaths of such values, where they are other fields;
+///   they take precedence over arguments
+/// - `.poll_config.status_field_path`, `result_field_path`, `error_field_path`: JSONPaths, with or
+///   without `$`; of the state (`$.status`), the result and the reason
+/// - `.poll_config.completed_values`, `failed_values`: states that end a job; `["completed"]` and
+///   `["failed"]` by default
+/// - `.poll_config.interval_seconds`, `backoff_multiplier`, `max_interval_seconds`, `max_attempts`:
+///   as [`PollLayer`](tower_toolcall::poll::PollLayer) has them: 1, 1.5, 30, 60. Also
+///   `initial_interval_seconds`, `poll_interval_seconds`, `max_poll_attempts`
 ///
 /// Any other field is an error; `null` is a field that is not there.
 #[derive(Clone, Debug)]

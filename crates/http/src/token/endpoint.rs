@@ -58,13 +58,16 @@ const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 ///
 /// The provider's answers are checked:
 ///
-/// | answer | is |
-/// |---|---|
-/// | a token that is not a bearer access token; that has characters outside visible ASCII, or more than 16 KiB; that lacks a requested scope; a JWT that lacks the requested audience in `aud` (a resource is not checked) | `TokenExchange`, not retryable |
-/// | 400, 401, 403 and other 4xx but 408, 429 and 499 | `TokenExchange`, not retryable, with the OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters |
-/// | 408, 429, 499, 5xx, a lost connection | an error of its kind, which layers act on; `Retry-After` is read |
-/// | 3xx | `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The client must not follow it either |
-/// | more than 64 KiB | `TokenExchange` |
+/// - **a token that is not a bearer access token; that has characters outside visible ASCII, or
+///   more than 16 KiB; that lacks a requested scope; a JWT that lacks the requested audience in
+///   `aud` (a resource is not checked)**: `TokenExchange`, not retryable
+/// - **400, 401, 403 and other 4xx but 408, 429 and 499**: `TokenExchange`, not retryable, with the
+///   OAuth error as the detail `oauth_error`; its description redacted and cut at 200 characters
+/// - **408, 429, 499, 5xx, a lost connection**: an error of its kind, which layers act on;
+///   `Retry-After` is read
+/// - **3xx**: `TokenExchange`: a redirect is not followed, so that no secret goes elsewhere. The
+///   client must not follow it either
+/// - **more than 64 KiB**: `TokenExchange`
 ///
 /// If `issued_token_type` is missing, the token counts as an access token. A JWT may lack `aud` or
 /// have unreadable claims. Each case logs one warning. The service that takes the token checks

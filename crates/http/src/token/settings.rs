@@ -46,7 +46,9 @@ pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 ///     scopes = ["write"]
 /// "#)?;
 /// let settings = file.with_env_from([("TOOLCALL_TOKEN_CLIENT_SECRET", "s3cr3t")])?; // with_env()
-/// # let client = service_fn(|_: http::Request<Bytes>| async { Ok::<_, std::io::Error>(http::Response::new(Full::<Bytes>::default())) });
+/// # let client = service_fn(|_: http::Request<Bytes>| async {
+/// #     Ok::<_, std::io::Error>(http::Response::new(Full::<Bytes>::default()))
+/// # });
 /// let tokens = layer_from_settings::<_, Bytes>(&settings, client)?;
 /// let stack = settings.stack().with_layer(Place::Attempt, option_layer(tokens)).build()?;
 /// # let tool = service_fn(|_: tower_toolcall::ToolCall| async { Ok::<_, BoxError>("sent") });

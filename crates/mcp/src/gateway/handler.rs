@@ -37,7 +37,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// ```toml
 /// axum = "0.8"
-/// rmcp = { version = "3.11", features = ["client", "server", "transport-child-process", "transport-streamable-http-server"] }
+/// [dependencies.rmcp]
+/// version = "3.11"
+/// features = ["client", "server", "transport-child-process", "transport-streamable-http-server"]
 /// # A clone: the crates are not published yet.
 /// tower-toolcall = { path = "../tower-toolcall", features = ["settings"] }
 /// tower-toolcall-mcp = { path = "../tower-toolcall/crates/mcp", features = ["server-http"] }
@@ -105,32 +107,49 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// The needs of a gateway over HTTP beside its stack, as in the example above; the
 /// crate `toolcall-gateway` has all of it, with JSON-RPC and plain HTTP beside MCP.
 ///
-/// | against | use |
-/// |---|---|
-/// | clients that begin sessions without end | `McpSessions` (feature `server-http`), at most 1,000 by default. rmcp's `LocalSessionManager` has no limit: 20,000 sessions take 1 GB |
-/// | bodies of many small values, which take 100 times their bytes | `McpBodies` (feature `server-http`): at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values. Over stdio: [`McpLines`](crate::McpLines) |
-/// | many calls together, each with a large body | a bound of calls in flight in front of both routes, before bodies are read, as `toolcall-gateway` has it (`--calls`): a call takes up to 13 MB beside its strings |
-/// | a server that is stopped or stuck | [`McpReconnect::with_ping`](crate::McpReconnect::with_ping): after a call that timed out the server has to answer a ping, or else it is replaced |
-/// | pages of foreign sites in a user's browser (DNS rebinding) | rmcp's `with_allowed_hosts`, by default those of the loopback interface, and `with_allowed_origins`, or `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same server, for metrics for example, need it as well: see `tower_toolcall::serve` |
-/// | a shutdown in the middle of calls | [`drain`](Self::drain): no new calls, and time for those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack) |
+/// - **clients that begin sessions without end**: `McpSessions` (feature `server-http`), at most
+///   1,000 by default. rmcp's `LocalSessionManager` has no limit: 20,000 sessions take 1 GB
+/// - **bodies of many small values, which take 100 times their bytes**: `McpBodies` (feature
+///   `server-http`): at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values. Over stdio:
+///   [`McpLines`](crate::McpLines)
+/// - **many calls together, each with a large body**: a bound of calls in flight in front of both
+///   routes, before bodies are read, as `toolcall-gateway` has it (`--calls`): a call takes up to
+///   13 MB beside its strings
+/// - **a server that is stopped or stuck**:
+///   [`McpReconnect::with_ping`](crate::McpReconnect::with_ping): after a call that timed out the
+///   server has to answer a ping, or else it is replaced
+/// - **pages of foreign sites in a user's browser (DNS rebinding)**: rmcp's `with_allowed_hosts`,
+///   by default those of the loopback interface, and `with_allowed_origins`, or
+///   `enforce_origin_validation` for none: by default rmcp allows all. Other routes of the same
+///   server, for metrics for example, need it as well: see `tower_toolcall::serve`
+/// - **a shutdown in the middle of calls**: [`drain`](Self::drain): no new calls, and time for
+///   those that run; then [`cut_short`](Self::cut_short): an answer for each that is left, and its
+///   name for the operator. Routes beside MCP's share it if they are made of [`stack`](Self::stack)
 ///
 /// Without sessions at all (rmcp's `with_legacy_session_mode(false)`) clients of the revisions
 /// before 2026-07-28 are not told of a new list, and cancel a call only by hanging up.
 ///
 /// # Calls
 ///
-/// | of the request | becomes |
-/// |---|---|
-/// | `name`, `arguments` | the tool and its arguments, within [`ToolCall::check`]; the name is [resolved](ListTools::resolve) |
-/// | the request's id | the end of the call's [id](ToolCall::id), which is unique in the process, if it is fit for logs |
-/// | headers, over HTTP | what [`with_request_headers`](ToolCall::with_request_headers) takes up; a deadline [by setting](Self::take_deadlines) only |
-/// | its session, or the connection over stdio | the [session id](ToolCall::session_id), `s` and a number of this process; [not verified](ToolCall::with_unverified_ids) |
-/// | its extensions, over HTTP | what [`with_request_extensions`](ToolCall::with_request_extensions) takes up: a verified caller, the peer's address |
-/// | `_meta.traceparent` (feature `otel`) | the parent of the call's span; it beats the header |
-/// | `_meta.progressToken` | the progress of an `McpService` [with progress](crate::McpService::with_progress) reaches the client under this token: the newest, growing, at most ten times a second, and nothing after the answer |
-/// | `inputResponses`, `requestState` | [`McpExtras`](crate::McpExtras) |
-/// | the idempotency key in `_meta` | nothing, unless that is [set](Self::take_idempotency_keys) |
-/// | the rest of `_meta`, but for the protocol's own members | `_meta` of the request to the tool's server |
+/// - `name`, `arguments`: the tool and its arguments, within [`ToolCall::check`]; the name is
+///   [resolved](ListTools::resolve)
+/// - **the request's id**: the end of the call's [id](ToolCall::id), which is unique in the
+///   process, if it is fit for logs
+/// - **headers, over HTTP**: what [`with_request_headers`](ToolCall::with_request_headers) takes
+///   up; a deadline [by setting](Self::take_deadlines) only
+/// - **its session, or the connection over stdio**: the [session id](ToolCall::session_id), `s` and
+///   a number of this process; [not verified](ToolCall::with_unverified_ids)
+/// - **its extensions, over HTTP**: what
+///   [`with_request_extensions`](ToolCall::with_request_extensions) takes up: a verified caller,
+///   the peer's address
+/// - `_meta.traceparent` (feature `otel`): the parent of the call's span; it beats the header
+/// - `_meta.progressToken`: the progress of an `McpService` [with
+///   progress](crate::McpService::with_progress) reaches the client under this token: the newest,
+///   growing, at most ten times a second, and nothing after the answer
+/// - `inputResponses`, `requestState`: [`McpExtras`](crate::McpExtras)
+/// - **the idempotency key in `_meta`**: nothing, unless that is [set](Self::take_idempotency_keys)
+/// - **the rest of `_meta`, but for the protocol's own members**: `_meta` of the request to the
+///   tool's server
 ///
 /// A client that cancels its request, or hangs up where that means the same, has its call dropped
 /// at once, which cancels it at the tool's server; the call's token fires as well. Over a stream
@@ -142,13 +161,14 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # Errors
 ///
-/// | error | answer |
-/// |---|---|
-/// | a JSON-RPC error of the tool's server | the same, with its data; -32603 for -32020 to -32022, which are about the gateway's own connection |
-/// | one that says that the gateway's connection or session there is lost, or that the server was late | as any other |
-/// | [`NotFound`](tower_toolcall::ErrorKind::NotFound) without a status: there is no such tool | -32602, with [`model_message`](ToolError::model_message), which says what is near |
-/// | any other, a panic too | a result with `isError: true` and `model_message` |
-/// | the client has cancelled | none |
+/// - **a JSON-RPC error of the tool's server**: the same, with its data; -32603 for -32020 to
+///   -32022, which are about the gateway's own connection
+/// - **one that says that the gateway's connection or session there is lost, or that the server was
+///   late**: as any other
+/// - [`NotFound`](tower_toolcall::ErrorKind::NotFound) without a status: there is no such tool:
+///   -32602, with [`model_message`](ToolError::model_message), which says what is near
+/// - **any other, a panic too**: a result with `isError: true` and `model_message`
+/// - **the client has cancelled**: none
 ///
 /// With the text for the model go, for programs, the members of [`ToolError::to_http`]'s body:
 /// code, `retryable`, `execution`, `retry_after_seconds`, ...; in the result's `_meta` under

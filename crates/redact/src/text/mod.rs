@@ -6,13 +6,13 @@
 //! [`Scan`] keeps a secret far from the run until its place is reached. Most runs of prose reach no
 //! detector, because [`filter`] sorts them out.
 //!
-//! | what | modules |
-//! |---|---|
-//! | several secrets together, also kept in the [`Scan`] | `table`, `html`, `lines::manifest` |
-//! | a form of its own, without a name | `block`, `url`, `scheme`, `token` and `vendors`, `encoded` |
-//! | a name and its value | `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`, `lines`, `code`) |
-//! | statements and command lines | `statement`, `command` |
-//! | sentences | `prose` |
+//! - **several secrets together, also kept in the [`Scan`]**: `table`, `html`, `lines::manifest`
+//! - **a form of its own, without a name**: `block`, `url`, `scheme`, `token` and `vendors`,
+//!   `encoded`
+//! - **a name and its value**: `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`,
+//!   `lines`, `code`)
+//! - **statements and command lines**: `statement`, `command`
+//! - **sentences**: `prose`
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
 //! ends), `look` (what a word looks like) and `shape` (what a value is made of). A detector reads a
