@@ -54,7 +54,9 @@
 //! The methods begin with `tool_`, because `ServiceBuilder` has its own `timeout`, `retry` and so
 //! on, which would silently take precedence.
 //!
-//! # Order
+//! # Details
+//!
+//! ## Order
 //!
 //! From the outside in. Any subset works, and so does any other order, in its own way; this one
 //! does what its layers say:

@@ -104,20 +104,22 @@
 //!
 //! The table's refusal. Else those of the inner service, stamped with the caller's names.
 //!
-//! # Readiness
-//!
-//! That of the inner service. A refused call gives the reservation back at once: the inner service
-//! is replaced by a clone.
-//!
 //! # Cancel safety
 //!
 //! Dropping the response future drops the inner one.
 //!
-//! # Clone
+//! # Details
+//!
+//! ## Readiness
+//!
+//! That of the inner service. A refused call gives the reservation back at once: the inner service
+//! is replaced by a clone.
+//!
+//! ## Clone
 //!
 //! Clones share the table and the listener, and with them the metrics that count refused names.
 //!
-//! # Cost
+//! ## Cost
 //!
 //! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a
 //! flat name or by an alias, the names are copied: one allocation, and a second one if a clone of

@@ -1,7 +1,17 @@
 //! A layer from an async function.
 //!
-//! The function has the call and the [rest of the stack](Next), and gives the answer: it may change
-//! the call, refuse it, send it more than once, or change what comes back.
+//! | | |
+//! |---|---|
+//! | does | runs an async function for each call |
+//! | place | anywhere |
+//! | default | the function is yours |
+//! | the caller sees | the result of the function |
+//! | method | none: `.layer(middleware::from_fn(f))` |
+//!
+//! The function gets the call and the [rest of the stack](Next), and returns the answer. It may
+//! change the call, refuse it, send it more than once, or change the answer.
+//!
+//! # Example
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -109,7 +119,7 @@
 //!
 //! # Cost
 //!
-//! The stack below stands behind a box. A call allocates twice: for the instance of the stack that
+//! The inner stack is behind a box. A call allocates twice: for the instance of the stack that
 //! goes with it, and for its future; each further attempt likewise.
 
 use std::{

@@ -1,5 +1,13 @@
 //! A layer that may be off.
 //!
+//! | | |
+//! |---|---|
+//! | does | applies a layer, or nothing |
+//! | place | that of its layer |
+//! | default | on for `Some`, off for `None` |
+//! | the caller sees | no difference from a stack without the layer, if it is off |
+//! | method | none: `.layer(Switch::from(option))` |
+//!
 //! A [`Switch`] that is off is exactly transparent: it passes calls, readiness, answers, errors and
 //! `Debug` of the inner service unchanged, claims nothing and emits no event. It allocates nothing.
 //!

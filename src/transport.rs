@@ -1,4 +1,12 @@
-//! A tool service that is a transport: whether its request was sent is known by the error's type.
+//! A layer for a client, which reads from an error's type whether the call was sent.
+//!
+//! | | |
+//! |---|---|
+//! | does | marks errors as not started if the client sent nothing |
+//! | place | directly around a client |
+//! | default | knows the errors of std, hyper, reqwest, tonic and tower |
+//! | the caller sees | a [`ToolError`] |
+//! | method | none: [`transport`], or `.layer(TransportLayer::new())` |
 //!
 //! A tool that fails with "connection refused" may have met it after its work. Such an error proves
 //! nothing, and the call is repeated only if that [is safe](crate::retry). A *transport* only sends

@@ -87,7 +87,19 @@
 //! `map_calls` puts on all calls of a batch what layers need of their caller: a session, an agent,
 //! a trace id, a subject's token.
 //!
-//! # Order
+//! # Errors
+//!
+//! None; each call's is in its result.
+//!
+//! # Cancel safety
+//!
+//! Dropping what runs drops the calls that run, which cancels them, and begins no other. Results
+//! that were not taken are lost: to keep them, [cancel](Running::cancel), and take what there is.
+//! The futures can be polled through `&mut`, so that a `select!` or a timeout does not own them.
+//!
+//! # Details
+//!
+//! ## Order
 //!
 //! Outside a stack with errors: the batch makes results of its answers and errors, and takes over
 //! the redaction rules that a [`SanitizeLayer`](crate::sanitize) of the stack puts on its calls. So
@@ -103,24 +115,14 @@
 //! below, also beyond its queue. A call that only waits takes no place of
 //! [`with_limit`](Parallel::with_limit). When it can go on, it does, also if no place is free.
 //!
-//! # Errors
-//!
-//! None; each call's is in its result.
-//!
-//! # Cancel safety
-//!
-//! Dropping what runs drops the calls that run, which cancels them, and begins no other. Results
-//! that were not taken are lost: to keep them, [cancel](Running::cancel), and take what there is.
-//! The futures can be polled through `&mut`, so that a `select!` or a timeout does not own them.
-//!
-//! # Cost
+//! ## Cost
 //!
 //! Memory in proportion to the calls: 40 bytes and a place for the result of each call that waits,
 //! its future and one allocation for each that runs. A call is polled when it is woken, so the work
 //! is linear. The task yields after 128 results, and begins at most 32 calls before it asks for a
 //! result of those that run. A call's duration runs from its beginning here.
 //!
-//! # Panics
+//! ## Panics
 //!
 //! If the service does when it is cloned.
 

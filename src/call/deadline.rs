@@ -47,6 +47,8 @@ impl ToolCall {
 
     /// Tightens the deadline to `at`, which came over a connection.
     ///
+    /// A call that this deadline ends, by `trust`:
+    ///
     /// - [`Untrusted`](Trust::Untrusted): does not count in circuit breakers and health registries
     ///   if the deadline was shorter than the tool's own timeout; a breaker does not choose such a
     ///   call as its probe

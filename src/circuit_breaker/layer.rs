@@ -162,9 +162,8 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets what shows a half-open breaker whether the tool works again: any call, or only calls
-    /// that may run twice. Default: [any call](Probe::AnyCall). Admissions [by
-    /// hand](super::Breaker::admit) are not asked.
+    /// Sets which calls may be probes: any call, or only calls that may run twice. Default: [any
+    /// call](Probe::AnyCall). An admission [by hand](super::Breaker::admit) is always a probe.
     pub fn with_probe(mut self, probe: Probe) -> Self {
         self.rules().safe_probes = probe == Probe::SafeCalls;
         self

@@ -8,12 +8,23 @@
 //! | the caller sees | `CircuitOpen` with `retry_after`, not started |
 //! | method | `ServiceBuilderExt::tool_circuit_breaker` |
 //!
-//! A breaker is *closed* while calls pass. It *opens* when too many of them fail: then calls are
-//! refused immediately, with the time after which to come back. After that time it is *half-open*:
-//! one probe passes, and other calls are still refused, unless they
-//! [wait](CircuitBreakerBuilder::with_probe_wait) for its result. If the probe succeeds, the
-//! breaker closes and starts afresh. If it fails, it opens again. Each tool of each server has its
-//! own breaker ([`Key`](crate::Key)).
+//! ```text
+//!              5 failures in a row
+//!  ┌──────────┐ ─────────────────▶ ┌──────────┐
+//!  │  closed  │                    │   open   │ refuses calls
+//!  └──────────┘                    └──────────┘
+//!       ▲                            │      ▲
+//!       │ the probe                  │ 60 s │ the probe
+//!       │ succeeds                   ▼      │ fails
+//!       │                          ┌──────────┐
+//!       └───────────────────────── │ half-open│ one probe passes
+//!                                  └──────────┘
+//! ```
+//!
+//! An open breaker refuses calls immediately, with the time after which to come back. A half-open
+//! breaker refuses all calls except for the probe, unless they
+//! [wait](CircuitBreakerBuilder::with_probe_wait) for its result. When it closes, it starts afresh.
+//! Each tool of each server has its own breaker ([`Key`](crate::Key)).
 //!
 //! # Example
 //!

@@ -16,33 +16,6 @@
 //! breaker counts it. [`ToolCall::arguments_as`](crate::ToolCall::arguments_as) is better than
 //! both: it names the field.
 //!
-//! # What an error proves
-//!
-//! The type or the text of a foreign error chooses the [kind](ErrorKind), the status and the delay.
-//! The result is [inferred](Evidence::Inferred), and whether the tool ran is
-//! [unknown](Execution::Unknown): a tool that fails with "connection refused" may have done its
-//! work before. Only these prove that a tool did not run:
-//!
-//! - the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a
-//!   [`NormalizeLayer`](crate::normalize::NormalizeLayer) (`Refusal`)
-//! - of a tool service that is a transport, known by its type: [`transport`](crate::transport),
-//!   [`ToolError::from_transport`] (`Reported`)
-//! - made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`],
-//!   [`ToolError::with_execution`] (`Reported`)
-//!
-//! Our own error is unchanged if the tool returns it directly. If the tool wraps it in context of
-//! its own, it describes one step of the tool's work. Its kind is kept, but it proves nothing about
-//! the other steps.
-//!
-//! Lost connections of reqwest are known by type with the feature `reqwest`, those of hyper and
-//! hyper-util with `hyper`. Without the feature they are inferred.
-//!
-//! An error does not say that a call may run twice. To allow that, use
-//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
-//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
-//! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the
-//! annotations of a trusted MCP server's `Catalog`.
-//!
 //! # Which error type?
 //!
 //! A function that is a tool returns [`AnyError`]; if tower's own layers wrap it directly,
@@ -96,7 +69,36 @@
 //!
 //! By [`with_source`](ToolError::with_source) a [classifier](crate::outcome) finds it again.
 //!
-//! # Other systems' codes
+//! # Details
+//!
+//! ## What an error proves
+//!
+//! The type or the text of a foreign error chooses the [kind](ErrorKind), the status and the delay.
+//! The result is [inferred](Evidence::Inferred), and whether the tool ran is
+//! [unknown](Execution::Unknown): a tool that fails with "connection refused" may have done its
+//! work before. Only these prove that a tool did not run:
+//!
+//! - the refusal of a layer on this side: [`ToolError::refusal`]; tower's `Overloaded` through a
+//!   [`NormalizeLayer`](crate::normalize::NormalizeLayer) (`Refusal`)
+//! - of a tool service that is a transport, known by its type: [`transport`](crate::transport),
+//!   [`ToolError::from_transport`] (`Reported`)
+//! - made by the tool or the tool service: [`ToolError::new`], [`ToolError::from_status`],
+//!   [`ToolError::with_execution`] (`Reported`)
+//!
+//! Our own error is unchanged if the tool returns it directly. If the tool wraps it in context of
+//! its own, it describes one step of the tool's work. Its kind is kept, but it proves nothing about
+//! the other steps.
+//!
+//! Lost connections of reqwest are known by type with the feature `reqwest`, those of hyper and
+//! hyper-util with `hyper`. Without the feature they are inferred.
+//!
+//! An error does not say that a call may run twice. To allow that, use
+//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety),
+//! [`RetryPolicy::with_replay_safety`](crate::retry::RetryPolicy::with_replay_safety),
+//! [`RetryPolicy::assume_replay_safe`](crate::retry::RetryPolicy::assume_replay_safe), or the
+//! annotations of a trusted MCP server's `Catalog`.
+//!
+//! ## Other systems' codes
 //!
 //! - `TOOL_TIMEOUT`: `TOOL_EXECUTION_FAILED` (an agent loop's timeouts), `upstream_timeout` (an
 //!   HTTP tool proxy)

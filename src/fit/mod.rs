@@ -69,6 +69,8 @@
 //!
 //! # Details
 //!
+//! The shortened part of an answer:
+//!
 //! - `String`, `Cow<str>`: the text
 //! - **a JSON string**: its text
 //! - **other JSON**: data in Base64, which become a line each; then its long strings, all to one

@@ -247,7 +247,9 @@
 //! In each case the ticket is dropped afterwards. Sent means handed to the inner service, which may
 //! hold the call back: see [`Observation::sent`](crate::Observation::sent).
 //!
-//! # What `Gated` does
+//! # Details
+//!
+//! ## What `Gated` does
 //!
 //! 1. It is always ready. The gate looks at a call when it arrives, and may refuse it although the
 //!    inner service is not ready. A refusal returns the reservation of the inner service.

@@ -52,16 +52,16 @@
 //!
 //! All of these are refusals of this side: no layer repeats them or counts them against the tool.
 //!
-//! - **the key is in use for another tool or other arguments**: `InvalidInput`,
-//!   [`TOOL_KEY_REUSED`]; not started
-//! - **the first call may have run**: `Failed`, [`TOOL_OUTCOME_UNKNOWN`]; the detail `first` is the
-//!   first one's code, and its [job](crate::ToolError::job), if it has one, is this one's; unknown
-//! - **the first call has run, and its answer was too large, or went for newer ones**: `Failed`,
-//!   [`TOOL_ALREADY_DONE`]; completed
-//! - **all places for keys are taken**: `Overloaded`; not started
-//! - **a key of more than 1 KiB, a principal of more than 20 KiB**: `InvalidInput`; not started
-//! - **the deadline or the token ended the wait for the first one**: `DeadlineExceeded`,
-//!   `Cancelled`; unknown
+//! - `InvalidInput` with the code [`TOOL_KEY_REUSED`], not started: the key is in use for another
+//!   tool or other arguments.
+//! - `Failed` with the code [`TOOL_OUTCOME_UNKNOWN`], execution unknown: the first call may have
+//!   run. The detail `first` is its code. The error has its [job](crate::ToolError::job).
+//! - `Failed` with the code [`TOOL_ALREADY_DONE`], completed: the first call has run, and its
+//!   answer was too large or was evicted.
+//! - `Overloaded`, not started: all places for keys are taken.
+//! - `InvalidInput`, not started: the key has more than 1 KiB, or the principal more than 20 KiB.
+//! - `DeadlineExceeded` or `Cancelled`, execution unknown: the deadline or the token ended the wait
+//!   for the first call.
 //!
 //! Errors of the inner service pass, stamped with the call's names; an error that is given again is
 //! stamped with those of the call that gets it.
@@ -106,23 +106,24 @@
 //! A call repeats another one if principal, server, tool and arguments are equal and at most ten
 //! minutes have passed since the other one ended
 //! ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its caller gives both the same
-//! [key](crate::ToolCall::with_once_key). By the end of the first call:
+//! [key](crate::ToolCall::with_once_key). The end of the first call decides about it:
 //!
-//! - **still runs**: waits for it, within its own deadline and its caller's token, and gets its
-//!   answer
-//! - **has an answer, a success or an error in the tool's own words (MCP's `isError`)**: gets the
-//!   same answer
-//! - **has failed definitely: with an error of the tool's own
+//! - **The first call still runs.** The second one waits for it, within its own deadline and its
+//!   caller's token, and gets its answer.
+//! - **It has an answer**: a success, or an error in the tool's own words (MCP's `isError`). The
+//!   second one gets the same answer.
+//! - **It has failed definitely**: with an error of the tool's own
 //!   ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`,
-//!   `InvalidInput`, `NotFound`, `Denied`)**: gets the same error; without a key, its text for the
-//!   model says that the call was not made again
-//! - **has surely not started: a refusal of this side, or reported by the tool service:
-//!   `ToolError::new(ErrorKind::NotFound, ..)`, or the status 404 of an `HttpTool`**: runs
-//! - **may have run: it timed out, was dropped while it ran, panicked, lost its connection, or got
-//!   a 5xx**: is refused with the code [`TOOL_OUTCOME_UNKNOWN`]. It runs if its tool is
-//!   [safe](crate::ReplaySafety::Safe) to run twice
-//! - **has the same key, and another tool or other arguments**: is refused: `InvalidInput` with the
-//!   code [`TOOL_KEY_REUSED`]
+//!   `InvalidInput`, `NotFound`, `Denied`). The second one gets the same error. Without a key, its
+//!   text for the model says that the call was not made again.
+//! - **It has surely not started**: a refusal of this side, or reported by the tool service, such
+//!   as `ToolError::new(ErrorKind::NotFound, ..)` or the status 404 of an `HttpTool`. The second
+//!   one runs.
+//! - **It may have run**: it timed out, was dropped while it ran, panicked, lost its connection, or
+//!   got a 5xx. The second one is refused with the code [`TOOL_OUTCOME_UNKNOWN`], unless its tool
+//!   is [safe](crate::ReplaySafety::Safe) to run twice.
+//! - **It has the same key, and another tool or other arguments.** The second one is refused with
+//!   the code [`TOOL_KEY_REUSED`].
 //!
 //! An error that was only [inferred](crate::Evidence::Inferred), an `io::Error` that is `NotFound`
 //! for example, does not show that nothing was done: the tool may have met it after its work. A

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | does | polls the job that a call has started |
 //! | place | inside the deadline, outside retry, breaker and timeout |
-//! | default | after 1 s to 30 s, 60 polls |
+//! | default | the first poll after 1 s, then up to 30 s apart; at most 60 polls |
 //! | the caller sees | the job's result, or `PollTimeout` with the job |
 //! | method | `ServiceBuilderExt::tool_poll` |
 //!

@@ -11,10 +11,13 @@
 //! When a call meets a rate limit (a 429 or another form, by the [classifier](crate::Classify)), a
 //! cooldown begins for its key: as long as the server asks, or 30 s if it gives no time. Until it
 //! ends no call of that key is sent: each waits for its turn, or is refused immediately if its turn
-//! would come too late. Then the calls return one by one, so that they do not meet the limit
-//! together again: one call per second at first, twice as many each second. If that meets the limit
-//! again, half as fast as it was then, back to that rate within ten seconds, and only then faster.
-//! Two minutes after the last limit, no call is held back.
+//! would come too late.
+//!
+//! After the cooldown the waiting calls are sent one by one, so that they do not meet the limit
+//! together again. The rate starts at one call per second and doubles each second. If a call meets
+//! the limit again, a new cooldown begins. The next start is at half of the rate that failed, and
+//! returns to that rate within ten seconds before it grows further. Two minutes after the last
+//! limit, no call is held back.
 //!
 //! # Example
 //!

@@ -95,18 +95,19 @@
 //!
 //! **May it run twice?** A call of a tool that is not marked as safe is rarely repeated:
 //!
-//! - A timeout, a 5xx, a connection lost in mid-call: the tool may have run: only if safe.
-//! - A tool service's error that says [`NotStarted`](crate::Execution::NotStarted); a 429 on its
-//!   own connection; a refused connection of a tool service that is a
-//!   [transport](crate::transport): always repeated.
-//! - A 503 with `Retry-After` on the tool service's own connection: repeated unless marked
-//!   `Unsafe`.
-//! - A [job](crate::poll) that still runs: the next attempt waits for it, and starts none: always
-//!   repeated.
-//! - An error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a tool's
-//!   `Err("no oven is free".into())`: say what it is by [`ToolError::new`](crate::ToolError::new),
-//!   or by a [classifier](crate::outcome): never repeated.
-//! - The refusal of a layer of this crate: never repeated.
+//! - Repeated only if safe: a timeout, a 5xx, a connection lost during the call. The tool may have
+//!   run.
+//! - Repeated unless marked `Unsafe`: a 503 with `Retry-After` on the tool service's own
+//!   connection.
+//! - Always repeated: a tool service's error that says
+//!   [`NotStarted`](crate::Execution::NotStarted); a 429 on its own connection; a refused
+//!   connection of a [transport](crate::transport).
+//! - Always continued: a [job](crate::poll) that still runs. The next attempt waits for it, and
+//!   starts none.
+//! - Never repeated: an error of no known kind ([`Failed`](crate::ErrorKind::Failed)), such as a
+//!   tool's `Err("no oven is free".into())`. State its kind by
+//!   [`ToolError::new`](crate::ToolError::new) or a [classifier](crate::outcome).
+//! - Never repeated: the refusal of a layer of this crate.
 //!
 //! A call is safe if [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety) says so,
 //! or a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), or an [identity

@@ -8,71 +8,11 @@
 //!   the tool that this one has, by its own name or by the flat one. A server that the router does
 //!   not know says nothing.
 //!
-//! The service of a server sees the tool's own name, and the server on the call. Everything else is
-//! the caller's call: its id, deadline, attempt, arguments, and its
-//! [record](crate::ToolCall::observe), so that observers above the router see the attempts and
-//! timeouts inside. Errors that come back, and their texts, name the tool as the caller does,
-//! except errors of other calls, which a tool may pass on, and texts that were set by code.
-//!
-//! A list of a server's tools may follow the server ([`Tools`], as `McpTools` of
-//! `tower-toolcall-mcp` does): a call sees the list that stands in its moment, and waits for no
-//! other. No change of a list makes two flat names collide: what could is refused by
-//! [`build`](RouterBuilder::build). Only a call that names the server by `with_server` may mean
-//! another tool later: its name is a tool's own before it is a flat one, so `docs__search` of
-//! `docs` is that tool's as soon as the server has one of this name.
+//! The service of a server sees the tool's own name, and the server on the call. The rest of the
+//! call passes unchanged, with its [record](crate::ToolCall::observe), so outer observers see inner
+//! attempts. Errors that come back name the tool as the caller does.
 //!
 //! Routers nest. A server that a router has put on a call means nothing to an inner router.
-//!
-//! # One name for each tool
-//!
-//! A caller may spell a tool in several ways, and name servers that do not exist. Layers around the
-//! router that keep state for each tool would keep one for each spelling.
-//! [`identity`](Router::identity) is the layer that puts an end to that, outside of them: see
-//! [`identity`](crate::identity). It is stricter than the router alone: a server that the router
-//! does not know is [`NotFound`](crate::ErrorKind::NotFound). It also writes on the call what the
-//! router knows of the tool: whether it may run twice, by the annotations of a trusted server, and
-//! its [timeout](RouterBuilder::with_timeout).
-//!
-//! If a list that follows a server was never read, calls of that server are passed on, whatever
-//! tool they name.
-//!
-//! A model's provider may allow less than a server: flat names of more than 64 characters, or with
-//! others than letters, digits, `_` and `-`, are refused by some. They are passed on as they are.
-//!
-//! # Servers that are not there
-//!
-//! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the
-//! servers. Here it knows their names from the start; an outer layer knows them only from calls.
-//! While it refuses calls to a server,
-//!
-//! - a call of its tools fails immediately, with
-//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time to come
-//!   back; the model reads that the tool is temporarily unavailable, not that it does not exist;
-//! - [`names`](Router::names), [`definitions`](Router::definitions) and the names that are
-//!   suggested instead of an unknown one leave its tools out.
-//!
-//! They are back once the server is, and also when a call may pass as a probe: a model would never
-//! call a tool that no list shows. So a list changes with time alone. To notify others of that,
-//! watch [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and each
-//! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
-//!
-//! The list of [`withhold`](Router::withhold) leaves out tools with an open circuit breaker too.
-//!
-//! # Order
-//!
-//! Innermost. Layers for all tools go around the router, below its [identity
-//! layer](Router::identity); layers for one tool, or one server, around its service:
-//!
-//! ```text
-//! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer
-//!   > CircuitBreakerLayer > CatchPanicLayer > Router
-//!     pay             TimeoutLayer 60 s > tool_fn
-//!     docs__*         ConcurrencyLimitLayer 4 > McpService
-//! ```
-//!
-//! The router is always ready. Each call waits for its own route in its future, until its deadline
-//! or until its caller cancels. So a route that is not ready blocks no other. As with every such
-//! layer, backpressure ends here: bound the load outside.
 //!
 //! # Example
 //!
@@ -145,7 +85,91 @@
 //! # }
 //! ```
 //!
-//! # Definitions
+//! # Errors
+//!
+//! - A tool that does not exist: [`NotFound`](crate::ErrorKind::NotFound), not started. Its texts
+//!   name up to three [similar tools](#similar-names).
+//! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not
+//!   started.
+//! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
+//! - A server that is [not available](#servers-that-are-not-there):
+//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started.
+//! - Other errors are those of the tool and of its readiness, stamped with the call's names.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the tool's, or gives its place in the queue back. One that
+//! was never polled has called no service.
+//!
+//! # Details
+//!
+//! ## Order
+//!
+//! Innermost. Layers for all tools go around the router, below its [identity
+//! layer](Router::identity); layers for one tool, or one server, around its service:
+//!
+//! ```text
+//! IdentityLayer > TraceLayer > DeadlineLayer > RetryLayer
+//!   > CircuitBreakerLayer > CatchPanicLayer > Router
+//!     pay             TimeoutLayer 60 s > tool_fn
+//!     docs__*         ConcurrencyLimitLayer 4 > McpService
+//! ```
+//!
+//! The router is always ready. Each call waits for its own route in its future, until its deadline
+//! or until its caller cancels. So a route that is not ready blocks no other. As with every such
+//! layer, backpressure ends here: bound the load outside.
+//!
+//! ## Lists that change
+//!
+//! A list of a server's tools may follow the server: [`Tools`], as `McpTools` of
+//! `tower-toolcall-mcp` does. A call uses the current list and does not wait for a newer one. A
+//! change of a list never makes two flat names collide, because [`build`](RouterBuilder::build)
+//! refuses servers that could. A call that names its server by `with_server` may mean another tool
+//! after a change, because a tool's own name takes precedence over a flat one.
+//!
+//! ## Similar names
+//!
+//! Local tools come before those of servers at the same distance. The search is bounded to some
+//! milliseconds, so among many thousand tools it may miss one. A name is not shown if it has
+//! characters other than ASCII letters, digits and `_-./:`, has more than 64, or looks like a
+//! secret. If an inner router knows no such tool, the names are those of the outer router.
+//!
+//! ## One name for each tool
+//!
+//! A caller may spell a tool in several ways, and name servers that do not exist. Layers around the
+//! router that keep state for each tool would keep one for each spelling.
+//! [`identity`](Router::identity) is the layer that puts an end to that, outside of them: see
+//! [`identity`](crate::identity). It is stricter than the router alone: a server that the router
+//! does not know is [`NotFound`](crate::ErrorKind::NotFound). It also writes on the call what the
+//! router knows of the tool: whether it may run twice, by the annotations of a trusted server, and
+//! its [timeout](RouterBuilder::with_timeout).
+//!
+//! If a list that follows a server was never read, calls of that server are passed on, whatever
+//! tool they name.
+//!
+//! A model's provider may allow less than a server: flat names of more than 64 characters, or with
+//! others than letters, digits, `_` and `-`, are refused by some. They are passed on as they are.
+//!
+//! ## Servers that are not there
+//!
+//! A [`Health`](crate::health::Health) registry can [watch](RouterBuilder::with_health) the
+//! servers. Here it knows their names from the start; an outer layer knows them only from calls.
+//! While it refuses calls to a server,
+//!
+//! - a call of its tools fails immediately, with
+//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started, and the time to come
+//!   back; the model reads that the tool is temporarily unavailable, not that it does not exist;
+//! - [`names`](Router::names), [`definitions`](Router::definitions) and the names that are
+//!   suggested instead of an unknown one leave its tools out.
+//!
+//! They are back once the server is, and also when a call may pass as a probe: a model would never
+//! call a tool that no list shows. So a list changes with time alone. To notify others of that,
+//! watch [`subscribe_all`](crate::health::Health::subscribe_all) for changes, and each
+//! [`probe_at`](crate::health::ServerHealth::probe_at), as `GatewayHandler::follow_health` does.
+//!
+//! The list of [`withhold`](Router::withhold) leaves out tools with an open circuit breaker too.
+//!
+//! ## Definitions
 //!
 //! A model needs a description and a JSON Schema of each tool. With the feature `schemars` the type
 //! of a function's arguments is the schema: the router lists it, and a `ValidateLayer` (feature
@@ -189,34 +213,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Errors
-//!
-//! - A tool that is not there: [`NotFound`](crate::ErrorKind::NotFound), not started, not
-//!   recoverable. Its texts name up to three tools that are near, if any is; local ones before
-//!   those of servers that are as near. The search is bounded (a million characters and pairs of
-//!   them: some milliseconds; of many thousand tools it may not see all), and names with others
-//!   than ASCII letters, digits and `_-./:`, of more than 64 characters, or that look like secrets,
-//!   are not shown. In a [`ToolResult`](crate::ToolResult) it took no time and no attempt. If a
-//!   router below knows no such tool, the names are those of this one.
-//! - Arguments that do not fit a [`tool_fn`]: [`InvalidInput`](crate::ErrorKind::InvalidInput), not
-//!   started.
-//! - An answer that cannot be written as JSON: [`Reported`](crate::ErrorKind::Reported).
-//! - A server that is [not there](#servers-that-are-not-there):
-//!   [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed), not started.
-//! - Else those of the tool, and of its readiness, stamped with the call's names. What they say of
-//!   the call inside holds for the caller's: what has not started there has not started.
-//!
-//! # Panics
+//! ## Panics
 //!
 //! A panic of a tool passes: put a [`CatchPanicLayer`](crate::catch_panic::CatchPanicLayer) around
 //! the router.
 //!
-//! # Cancel safety
-//!
-//! Dropping the response future drops the tool's, or gives its place in the queue back. One that
-//! was never polled has called no service.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Clones are the same router: one reference count. Each call clones its route's service, and calls
 //! that very clone once it is ready. A call of a local tool allocates once: its future. One of a

@@ -5,19 +5,6 @@
 //! environment variables over it, [`Settings::check`] refuses contradictions, and
 //! [`Settings::stack`] builds the stack.
 //!
-//! # Order
-//!
-//! A call's own values take precedence over settings for its tool, and those over settings for all
-//! tools. A variable takes precedence over a file, and a file over the [preset](#presets).
-//! [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity),
-//! trace, metrics, repeat guard, validate (with schemas), policy (if `[policy]` is not empty),
-//! [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with
-//! `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans of attempts
-//! (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit
-//! breaker, timeout, catch panic. A [`ToolResultLayer`](crate::result::ToolResultLayer) goes around
-//! it. A disabled layer is a [`Switch`](crate::switch::Switch) that is off. Layers of your own go
-//! to a [`Place`].
-//!
 //! # Example
 //!
 //! ```toml
@@ -107,10 +94,11 @@
 //! # main().unwrap() }
 //! ```
 //!
-//! [`examples/settings.toml`](https://docs.rs/crate/tower-toolcall/latest/source/examples/settings.toml)
-//! is a file with every key,
-//! [`.env.example`](https://docs.rs/crate/tower-toolcall/latest/source/.env.example) an environment
+//! [`examples/settings.toml`][file] is a file with every key, [`.env.example`][env] an environment
 //! with every variable. `cargo run --features settings --example settings` reads both.
+//!
+//! [file]: https://docs.rs/crate/tower-toolcall/latest/source/examples/settings.toml
+//! [env]: https://docs.rs/crate/tower-toolcall/latest/source/.env.example
 //!
 //! # Presets
 //!
@@ -147,7 +135,22 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Variables
+//! # Details
+//!
+//! ## Order
+//!
+//! A call's own values take precedence over settings for its tool, and those over settings for all
+//! tools. A variable takes precedence over a file, and a file over the [preset](#presets).
+//! [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity),
+//! trace, metrics, repeat guard, validate (with schemas), policy (if `[policy]` is not empty),
+//! [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with
+//! `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans of attempts
+//! (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit
+//! breaker, timeout, catch panic. A [`ToolResultLayer`](crate::result::ToolResultLayer) goes around
+//! it. A disabled layer is a [`Switch`](crate::switch::Switch) that is off. Layers of your own go
+//! to a [`Place`].
+//!
+//! ## Variables
 //!
 //! Unset or blank: unchanged. Durations have a unit (`500ms`, `30s`, `1m30s`); a number without one
 //! is seconds. Both hold for files as well. A list has commas between its words. `none` unsets a
@@ -174,7 +177,7 @@
 //!
 #![doc = include_str!("variables.md")]
 //!
-//! # Errors
+//! ## Errors
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its
 //! key (`tools.import.timeout`, `tools."a.b".timeout`) and, if variables were set, the variable for
@@ -214,7 +217,7 @@
 //!
 //! A random wait counts with its shortest time. A disabled layer contradicts no other.
 //!
-//! # Warnings
+//! ## Warnings
 //!
 //! A setting that works but looks wrong is a warning: [`Settings::warnings`] returns them, and
 //! [`StackBuilder::build`] emits each as the event `tool.settings`, at WARN.
@@ -235,7 +238,7 @@
 //! The longest attempt is the longest timeout of any tool, or `deadline.budget` if that is shorter.
 //! A call may set a longer one.
 //!
-//! # Missing keys
+//! ## Missing keys
 //!
 //! - `http.timeout`: `timeout.default`, `tools.x.timeout`: an HTTP tool is a tool
 //! - `http.connect_timeout`, `http.follow_redirects`: the HTTP client's: it comes from the program
@@ -256,20 +259,7 @@
 //!   `ToolManifest` of the crate `tower-toolcall-http`. Settings say what an operator decides about
 //!   a tool, not what it sends
 //!
-//! # Sections that other crates read
-//!
-//! A file has all settings of a program, and so has the check. These sections are read by a
-//! function of the crate that needs them. It takes `&Settings`, and its errors name the key or the
-//! variable.
-//!
-//! | section | is read by |
-//! |---|---|
-//! | `[http]` | `HttpTool::with_settings` of `tower-toolcall-http` |
-//! | `[poll]` | [`Settings::poll_layer`], `ToolManifest::poll_layer_with` of the same crate |
-//! | `[token]` | `token::layer_from_settings` of `tower-toolcall-http` |
-//! | `[shared]` | `SharedState::from_settings` of `tower-toolcall-redis` |
-//!
-//! # Defaults give way
+//! ## Defaults give way
 //!
 //! Only explicit settings contradict each other: those of a file, of a variable, or in code with
 //! another value than the preset's. If one of the two is a default of the preset or the crate, it
@@ -288,7 +278,7 @@
 //! if it is short, and redacted. The error of a file is the parser's, which may show the line. It
 //! has several lines: print it directly, because [`AnyError`](crate::AnyError) joins them.
 //!
-//! # Names of tools
+//! ## Names of tools
 //!
 //! The names of `[tools.x]` and `cache.tools`, and the patterns of `policy`, are of tools. If the
 //! stack has a table of all tools ([`with_identity`](StackBuilder::with_identity), with a router
@@ -298,9 +288,22 @@
 //! Without such a table a layer emits the event `tool.unmatched` at WARN after 1,000 calls, with
 //! the names that matched none of them. [`StackLayer::tool_names`] has them at any time.
 //!
-//! # Unchecked input
+//! ## Unchecked input
 //!
 //! Variables without the [prefix](#variables): `TOOL_TIMOUT` is not read.
+//!
+//! ## Sections that other crates read
+//!
+//! A file has all settings of a program, and so has the check. These sections are read by a
+//! function of the crate that needs them. It takes `&Settings`, and its errors name the key or the
+//! variable.
+//!
+//! | section | is read by |
+//! |---|---|
+//! | `[http]` | `HttpTool::with_settings` of `tower-toolcall-http` |
+//! | `[poll]` | [`Settings::poll_layer`], `ToolManifest::poll_layer_with` of the same crate |
+//! | `[token]` | `token::layer_from_settings` of `tower-toolcall-http` |
+//! | `[shared]` | `SharedState::from_settings` of `tower-toolcall-redis` |
 
 mod base;
 mod batch;

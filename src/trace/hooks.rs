@@ -9,11 +9,11 @@ use crate::{
     outcome::{ByError, Classify, Outcome},
 };
 
-/// The questions of a [`TraceLayer`](super::TraceLayer) about answers, and functions that it calls
-/// when calls begin and end. Every method has a default; `()` has all of them.
+/// Functions that a [`TraceLayer`](super::TraceLayer) calls at the begin and end of a call. They
+/// read the answer, or emit events. Each has a default; `()` has all defaults.
 ///
-/// [`classify`](Self::classify) is asked at the end of each call, the others only if a subscriber
-/// listens. They are called in the middle of a poll or a drop, inside the call's span: they must be
+/// The layer calls [`classify`](Self::classify) at the end of each call, and the others only if a
+/// subscriber listens. A hook runs during a poll or a drop, inside the call's span. It must be
 /// quick, must not block and must not panic.
 ///
 /// # Example
@@ -51,9 +51,9 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// Returns the answer, to be shown redacted if that is [asked
-    /// for](super::TraceLayer::with_output) and the span is kept, and for its size if no layer has
-    /// reported it. Default: not known.
+    /// Returns the answer. The layer shows it redacted if
+    /// [configured](super::TraceLayer::with_output) and the span is kept. It takes the size from it
+    /// if no layer has reported one. Default: not known.
     fn answer<'a>(&self, response: &'a Res) -> Option<Answer<'a>> {
         None
     }
@@ -64,11 +64,11 @@ pub trait TraceHooks<Res> {
         None
     }
 
-    /// A call begins; `span` is its span. It has its parent already, and OpenTelemetry's sampler
-    /// has decided. Default: nothing.
+    /// Runs when a call begins. `span` is the call's span, after it got its parent and the decision
+    /// of OpenTelemetry's sampler. Default: nothing.
     fn on_start(&self, call: &ToolCall, span: &Span) {}
 
-    /// A call has ended, in any way. Default: nothing.
+    /// Runs when a call has ended: with a result, by a panic or a drop. Default: nothing.
     fn on_end(&self, call: &CallInfo, end: &End<'_, Res>, span: &Span) {}
 }
 
@@ -77,8 +77,8 @@ impl<Res> TraceHooks<Res> for () {}
 
 /// The default hooks: a classifier, and the answers of [the usual types](Answer::of_usual).
 ///
-/// For answers that borrow from something else there are other hooks, for example `()`: these
-/// distinguish the types of answers at run time, which needs `'static`.
+/// They distinguish the types of answers at run time, which needs `'static`. For answers that
+/// borrow, use other hooks, for example `()`.
 #[derive(Clone, Copy, Debug)]
 pub struct DefaultHooks<C = ByError> {
     classifier: C,

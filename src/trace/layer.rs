@@ -126,7 +126,7 @@ impl<H> TraceLayer<H> {
     /// Sets the timeout that `tool.start` has (`timeout_ms`), because the timeout layer is further
     /// inside: that of [`TimeoutLayer::timeout_of`](crate::timeout::TimeoutLayer::timeout_of). A
     /// shorter rest of the call's deadline takes precedence. Default: the call's own timeout. The
-    /// stack of [settings](crate::settings) sets it.
+    /// stack of `settings` sets it.
     pub fn with_timeout_fn(
         mut self,
         timeout: impl Fn(&ToolCall) -> Option<Duration> + Send + Sync + 'static,

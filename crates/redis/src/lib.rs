@@ -1,11 +1,12 @@
 //! Shares the states of circuit breakers and rate limits between processes.
 //!
-//! Without it, each of ten processes that call a dead tool needs five failures to notice, and sends
-//! its own probes. Ten processes with a common rate limit meet it ten times, and come back
-//! together. With [`SharedState`] they exchange their states over a [`Store`], and act as one.
-//! Calls never wait for the store: each process decides by its own breakers and cooldowns, and the
-//! future of [`SharedState::run`] mirrors their states in the background. If that future, the
-//! store, or the connection to it is gone, processes continue alone with the states they have.
+//! Ten processes that call a dead tool need five failures each to notice, and each sends its own
+//! probes. Ten processes with a common rate limit meet it ten times, and return together. With
+//! [`SharedState`] they exchange their states over a [`Store`], and act as one.
+//!
+//! Calls never wait for the store. Each process decides by its own breakers and cooldowns, and the
+//! future of [`SharedState::run`] copies states to and from the store. If the store is not
+//! available, or that future was dropped, each process continues with the states that it has.
 //!
 //! ```
 //! use tower_toolcall::{
@@ -32,9 +33,11 @@
 //!
 //! # What is shared
 //!
-//! The store has a register for each key: its state, the end of that state, and a version. A
-//! process with a change writes the version after the version that it has read. The store accepts
-//! it only if that version is new, so a process never overwrites a change that it has not read.
+//! The store has an entry for each key: its state, the end of that state, and a version. To change
+//! an entry, a process writes it with the next version number. The store refuses a version that
+//! exists, so a process never overwrites a change that it has not read.
+//!
+//! If this happens in one process, the others react:
 //!
 //! - **a breaker opens, or its probe fails**: theirs open for the rest of the period
 //! - **its probes succeed**: theirs close if they are open, unless one has failed since
@@ -46,8 +49,7 @@
 //! - **a rate limit is inferred from a text**: nothing
 //! - **a cooldown is [ended](tower_toolcall::rate_limit::RateLimitHandle::clear) by hand**: theirs
 //!   end
-//! - **a cooldown is over**: together all return as slowly as one process would: of as many turns
-//!   as there are processes, each takes one
+//! - **a cooldown is over**: together the processes send as slowly as one process would
 //! - **anything else: results, windows, refusals**: nothing
 //!
 //! A process never passes on a state of another process as its own. A state lasts no longer than

@@ -9,41 +9,6 @@
 //! - `POST /rpc` takes JSON-RPC 2.0, `tools/call`, and answers with 200 and a JSON-RPC answer,
 //!   errors too; 204 for notifications
 //!
-//! # Names
-//!
-//! Requests name tools and servers. With [`Routes::with_identity`] and a table of tools (a
-//! `Router`, for example), names are resolved before the stack, in any spelling. Unknown names are
-//! refused, with similar names as suggestions. So layers have one key for each tool, and none for
-//! names that callers invent.
-//!
-//! Without a table, a request that names a server is refused with 404 or -32602. Peers of your own
-//! mesh, which have resolved the names, may be [trusted](Routes::trust_servers).
-//!
-//! ```
-//! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{
-//!     AnyError, BoxError, ServiceBuilderExt, ToolCall, serve::Routes, router::Router,
-//! };
-//!
-//! # fn main() -> Result<(), BoxError> {
-//! let docs = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(call.tool().to_owned())
-//! });
-//! let router = Router::builder().server("docs", docs, ["search"]).build()?;
-//! let stack = ServiceBuilder::new().tool_circuit_breaker().service(router.clone());
-//!
-//! // POST /servers/docs/tools/search/call and POST /tools/docs__search/call are one tool.
-//! let app: axum::Router = Routes::new(stack).with_identity(router).into_router();
-//! # let _ = app; Ok(()) }
-//! ```
-//!
-//! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a
-//! [`ToolError`](crate::ToolError) or a [`ToolResult`](crate::ToolResult) is a response.
-//!
-//! When a client disconnects, its call is dropped: the tool is cancelled, as by a timeout. Over
-//! HTTP/1 hyper notices this only if the client has sent nothing after its request. Otherwise the
-//! stack's timeout or deadline ends the call.
-//!
 //! # Example
 //!
 //! ```
@@ -92,6 +57,12 @@
 //! let app: Router = Router::new().route("/docs/{tool}", post(call)).with_state(stack);
 //! ```
 //!
+//! # Errors
+//!
+//! Every error becomes an answer. A panic is a 500, also in a stack without a
+//! [`CatchPanicLayer`](crate::catch_panic). That layer still belongs innermost, so that the other
+//! layers see the error.
+//!
 //! # Requests
 //!
 //! The body is JSON, at most axum's limit, which is 2 MB unless
@@ -116,7 +87,44 @@
 //! `app.into_make_service_with_connect_info::<SocketAddr>()`; otherwise the address is missing, and
 //! [weak failures](crate::circuit_breaker#weak-failures) of one caller count for all.
 //!
-//! # Hosts and origins
+//! # Details
+//!
+//! ## Names
+//!
+//! Requests name tools and servers. With [`Routes::with_identity`] and a table of tools (a
+//! `Router`, for example), names are resolved before the stack, in any spelling. Unknown names are
+//! refused, with similar names as suggestions. So layers have one key for each tool, and none for
+//! names that callers invent.
+//!
+//! Without a table, a request that names a server is refused with 404 or -32602. Peers of your own
+//! mesh, which have resolved the names, may be [trusted](Routes::trust_servers).
+//!
+//! ```
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ServiceBuilderExt, ToolCall, serve::Routes, router::Router,
+//! };
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! let docs = service_fn(|call: ToolCall| async move {
+//!     Ok::<_, AnyError>(call.tool().to_owned())
+//! });
+//! let router = Router::builder().server("docs", docs, ["search"]).build()?;
+//! let stack = ServiceBuilder::new().tool_circuit_breaker().service(router.clone());
+//!
+//! // POST /servers/docs/tools/search/call and POST /tools/docs__search/call are one tool.
+//! let app: axum::Router = Routes::new(stack).with_identity(router).into_router();
+//! # let _ = app; Ok(()) }
+//! ```
+//!
+//! For handlers of your own, a [`ToolCall`](crate::ToolCall) is an extractor, and a
+//! [`ToolError`](crate::ToolError) or a [`ToolResult`](crate::ToolResult) is a response.
+//!
+//! When a client disconnects, its call is dropped: the tool is cancelled, as by a timeout. Over
+//! HTTP/1 hyper notices this only if the client has sent nothing after its request. Otherwise the
+//! stack's timeout or deadline ends the call.
+//!
+//! ## Hosts and origins
 //!
 //! Web pages in a local browser can reach a server on a user's machine or in a private network: a
 //! name of the page's own site is made to resolve to the server (DNS rebinding). So refuse names
@@ -167,7 +175,7 @@
 //!
 //! rmcp's streamable HTTP server has the same by its configuration.
 //!
-//! # Answers
+//! ## Answers
 //!
 //! A success is 200 with the tool's own answer; so is an error in the tool's own words, for example
 //! MCP's `isError`. An error of the stack is written by [`to_http`](crate::ToolError::to_http). An
@@ -209,7 +217,7 @@
 //! # ;
 //! ```
 //!
-//! # JSON-RPC
+//! ## JSON-RPC
 //!
 //! ```text
 //! -> {"jsonrpc":"2.0","id":7,"method":"tools/call",
@@ -234,20 +242,14 @@
 //! The route is for JSON-RPC gateways. It is not an MCP server: to MCP's peers its codes -32000 and
 //! -32001 mean something else.
 //!
-//! # Endpoints of your own
+//! ## Endpoints of your own
 //!
 //! A handler [reads](Routes::read) a call, [runs](Routes::run) it, and answers with a body of its
 //! own: [`json`], [`ToolError::to_http_with`](crate::ToolError::to_http_with),
 //! [`Rejection::into_response_with`]. `Executor` of the crate `tower-toolcall-http` is the endpoint
 //! of an executor of HTTP tools.
 //!
-//! # Errors
-//!
-//! Every error becomes an answer. A panic is a 500, also in a stack without a
-//! [`CatchPanicLayer`](crate::catch_panic). That layer still belongs innermost, so that the other
-//! layers see the error.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! Each request runs in a clone of the stack. The clones share the state of the layers, over all
 //! routes.
