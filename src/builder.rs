@@ -346,7 +346,7 @@ impl<S: Service<ToolCall>> ToolService for S {}
 /// A tool service that serves calls as the innermost service of the layers `L`. There is nothing to
 /// implement.
 ///
-/// That the service has the bound, and not the layers, lets the compiler name its type in errors.
+/// The bound is on the service, not on the layers, so that errors of the compiler name its type.
 pub trait Innermost<L>: Sized {
     /// The stack.
     type Stack: Service<ToolCall>;

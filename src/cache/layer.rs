@@ -29,8 +29,8 @@ use crate::{
 /// How many answers are kept by default.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Layer that answers calls of named tools with what the same call has got before. See the [module
-/// docs](super) for an example.
+/// Layer that answers repeated calls of named tools from memory. See the [module docs](super) for
+/// an example.
 ///
 /// The answers live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone)]
@@ -85,8 +85,8 @@ impl CacheLayer {
     /// Returns a builder of a layer that keeps answers of these tools for `ttl`.
     ///
     /// A tool is named by its flat name (`docs__search`), if calls of it have a
-    /// [server](crate::ToolCall::server), else by its own name. So no server's tool counts as that
-    /// of another one. By naming a tool you declare that it only reads.
+    /// [server](crate::ToolCall::server), else by its own name. So tools of different servers are
+    /// never confused. By naming a tool you declare that it only reads.
     pub fn builder<N: Into<Box<str>>>(
         ttl: Duration,
         names: impl IntoIterator<Item = N>,

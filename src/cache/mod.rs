@@ -1,4 +1,4 @@
-//! A layer that answers calls of named tools with what the same call has got before.
+//! A layer that answers repeated calls of named tools from memory.
 //!
 //! | | |
 //! |---|---|

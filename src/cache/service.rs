@@ -21,8 +21,7 @@ use crate::{
     outcome::{ByError, Classify, Count},
 };
 
-/// Answers calls with what the same call has got before.
-/// See the [module docs](super) for an example.
+/// Answers repeated calls from memory. See the [module docs](super) for an example.
 pub type Cache<S, C = ByError> = Gated<S, CacheLayer<C>>;
 
 /// Response future for [`Cache`].

@@ -59,7 +59,7 @@ pub(crate) use self::{
 };
 pub use crate::text::values::ValueCounter;
 
-/// A tool name longer than this many bytes is refused by [`ToolCall::check`].
+/// The longest tool name, in bytes. [`ToolCall::check`] refuses longer ones.
 ///
 /// MCP allows 128 characters (specification of 2025-11-25, "Tool Names"); twice that leaves room
 /// for the prefix that a gateway puts before the name.

@@ -78,7 +78,7 @@ pub(super) enum Place {
 impl ToolCall {
     /// A call of the tool `name`, without arguments.
     ///
-    /// Any name is taken; [`check`](Self::check) reports an unusable one.
+    /// Accepts any name; [`check`](Self::check) reports an unusable one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             data: Arc::new(Data::new(name.into())),
@@ -97,8 +97,8 @@ impl ToolCall {
 
     /// Sets the arguments.
     ///
-    /// Those with a name that is surely a secret's (`password`) are hidden in texts wherever they
-    /// come back, as by [`with_secrets`](Self::with_secrets).
+    /// Arguments with the name of a secret (`password`) are hidden wherever they come back, as by
+    /// [`with_secrets`](Self::with_secrets).
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         self.data_mut().arguments = Arguments::new(arguments);
         let rules = self.rules().clone().with_secrets_in(self.arguments());
@@ -186,7 +186,8 @@ impl ToolCall {
         self
     }
 
-    /// Sets a timeout for this call alone; it beats a tool's timeout and the default.
+    /// Sets a timeout for this call alone; it takes precedence over a tool's timeout and the
+    /// default.
     ///
     /// [`TimeoutLayer`](crate::timeout::TimeoutLayer) enforces it. Without that layer the timeout
     /// does nothing.
@@ -352,7 +353,7 @@ impl ToolCall {
 
     /// Returns whether the call can be sent: a name of 1 to [`MAX_NAME_BYTES`] bytes without
     /// control characters, arguments nested at most [`MAX_DEPTH`] levels, with at most
-    /// [`MAX_VALUES`] values. Leaves call it before they send.
+    /// [`MAX_VALUES`] values. Tool services call it before they send.
     ///
     /// # Errors
     ///

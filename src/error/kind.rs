@@ -21,8 +21,8 @@ pub enum Execution {
 
 /// How an error is known, and so how far other layers may act on it.
 ///
-/// What other callers feel (a second run of a tool, a cooldown that all share, a server marked as
-/// unavailable) is never caused by an error that was merely [inferred](Self::Inferred).
+/// An [inferred](Self::Inferred) error never affects other callers: it causes no second run of a
+/// tool and no shared cooldown, and marks no server as unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

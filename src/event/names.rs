@@ -177,7 +177,7 @@ pub mod field {
     pub const BODY: &str = "body";
     /// How many keys were forgotten.
     pub const KEYS: &str = "keys";
-    /// How many are kept.
+    /// The number of keys that are kept.
     pub const KEPT: &str = "kept";
     /// How many tools a list has.
     pub const TOOLS: &str = "tools";

@@ -323,9 +323,9 @@ pub trait Gate<Res> {
 
 /// The part of one call in a layer. Its drop gives back what the call has taken.
 pub trait Ticket {
-    /// [`Times`] if [`dropped`](Self::dropped), [`panicked`](Self::panicked), or the time for
-    /// which the call was pending matter to the layer. Otherwise `()`: nothing is reported, and a
-    /// call does not carry the times.
+    /// The times that a call stores. Use [`Times`] if the layer implements
+    /// [`dropped`](Self::dropped) or [`panicked`](Self::panicked), or needs the time for which a
+    /// call was pending. With `()` the layer gets no such report.
     type Times: Timing;
 
     /// Returns the names of the call.
@@ -337,8 +337,8 @@ pub trait Ticket {
         call.deadline().filter(|_| !call.is_deadline_untrusted())
     }
 
-    /// Returns the time since which the call counts as pending. Asked at its first `Pending` at
-    /// which no inner layer holds it back. Default: now.
+    /// Returns the time since which the call counts as pending. Called once, when the call is first
+    /// pending and no inner layer holds it back. Default: now.
     fn pending_since(&self) -> Instant {
         Instant::now()
     }

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt. Pure: randomness is an argument.
+//! Delays before the next attempt. Pure functions: the random number is an argument.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -29,8 +29,8 @@ impl QuotaHandle {
         self.registry.inert().calls()
     }
 
-    /// Returns the units that the calls with this call's key could use now: none while calls wait
-    /// for theirs. Of the call only what the key is made of matters.
+    /// Returns the units that are left for the key of this call: 0 while calls wait. Only the parts
+    /// of the call that make the key matter.
     pub fn remaining(&self, call: &ToolCall) -> u32 {
         match self.registry.peek(&call.info()) {
             Some(entry) => entry.value().bucket.remaining(self.settings.now()),

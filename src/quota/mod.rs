@@ -86,10 +86,11 @@
 //!
 //! # Differences from `tower::limit::RateLimit`
 //!
-//! That has one limit for all calls, counts them in windows of fixed length (so that twice as many
-//! as granted can pass around the end of a window), cannot be cloned, and lets callers wait in
-//! `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call that
-//! cannot have its turn in time is refused. A call that does not wait allocates nothing in both.
+//! `RateLimit` has one limit for all calls, counts them in windows of fixed length (so that twice
+//! as many as granted can pass around the end of a window), cannot be cloned, and lets callers wait
+//! in `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call
+//! that cannot have its turn in time is refused. A call that does not wait allocates nothing in
+//! both.
 //!
 //! # Details
 //!
@@ -127,8 +128,8 @@
 //! invent, such as an agent that was authenticated, or a tool inside an
 //! [`IdentityLayer`](crate::identity).
 //!
-//! The calls of a key that wait are bounded by the longest wait: no more wait than have their turn
-//! within it. The time between two units is a whole number of nanoseconds, rounded up.
+//! The longest wait bounds the number of calls of a key that wait. The time between two units is a
+//! whole number of nanoseconds, rounded up.
 //!
 //! When its turn has come, a call is sent as soon as its future is polled and the inner service is
 //! ready. If that is late for several calls, they are sent together, although their turns came one

@@ -10,7 +10,7 @@ use crate::{call::ReplaySafety, config::ConfigError, error::ToolError};
 
 /// Converts a tool's answer to that of a router of `Res`.
 ///
-/// Everything is its own answer. A router of [`Value`]s also takes strings, `()` and [`Json`]. A
+/// Each type converts to itself. A router of [`Value`]s also takes strings, `()` and [`Json`]. A
 /// crate with a type of answers implements the trait for what its routers take, also for types of
 /// other crates:
 ///

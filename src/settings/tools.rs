@@ -10,11 +10,11 @@ use crate::{
     text::Short,
 };
 
-/// The settings of one tool, by its name: `[tools.import]`. A missing setting is as for all tools.
+/// The settings of one tool, by its name: `[tools.import]`. A setting that is missing has the value
+/// for all tools.
 ///
-/// Both names of a [resolved](crate::identity) call are known: its flat name
-/// (`[tools.pay__charge]`), which goes first, and the tool's own (`[tools.charge]`), which holds
-/// for the tools of this name of all servers.
+/// A [resolved](crate::identity) call is looked up by its flat name (`[tools.pay__charge]`) first,
+/// then by the tool's own name (`[tools.charge]`), which applies to all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -58,8 +58,8 @@ pub struct ToolSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_guard: Option<bool>,
     /// The audience of its tokens: the name by which the identity provider knows its service. An
-    /// error without `token.endpoint`. Of a call with a server only the flat name counts
-    /// (`[tools.pay__charge]`): no other server gets the token by a tool of the same name.
+    /// error without `token.endpoint`. For a call with a server only the flat name counts
+    /// (`[tools.pay__charge]`), so that no other server gets the token by a tool of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
     /// The scopes of its tokens. An error without an `audience`.

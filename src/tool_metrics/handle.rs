@@ -164,7 +164,7 @@ impl Inner {
     }
 
     /// Records a breaker, and reports it to the sinks, again if its state has changed meanwhile: so
-    /// the state that they receive last is the last one.
+    /// the last state that they receive is the current one.
     fn breaker(&self, labels: Labels, from: Option<BreakerState>, to: (BreakerState, u32)) {
         let mut opened = from.is_some() && to.0 == BreakerState::Open;
         let (labels, mut state) =

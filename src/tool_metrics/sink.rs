@@ -16,9 +16,9 @@ pub trait Sink: Send + Sync {
     /// keeps one of them.
     fn tool(&self, labels: &Labels) -> Box<dyn ToolSink>;
 
-    /// A circuit breaker has another state, or is met for the first time. The state is `None` for
-    /// all breakers together that have no row of their own. `opened`: whether it has opened. The
-    /// state that is reported last is the last one. Default: nothing.
+    /// Records the state of a circuit breaker when it changes, or is first known. The state is
+    /// `None` for all breakers together that have no row of their own. `opened`: whether it has
+    /// opened. The last report has the current state. Default: nothing.
     fn breaker(&self, labels: &Labels, state: Option<BreakerState>, opened: bool) {}
 
     /// Counts a call that needed a token; `exchange`: how long the identity provider took, if the

@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! An MCP tool's own errors (`isError`) are `Ok` inside a stack, and no success here. What else
-//! there is to know of MCP answers and protocol errors the hooks know:
+//! Inside a stack an MCP tool's own error (`isError`) is `Ok`. The layer reports it as a failure.
+//! Hooks read MCP's answers and protocol errors:
 //!
 //! ```
 //! use tower_toolcall::trace::TraceLayer;
@@ -47,8 +47,7 @@
 //! # Cancel safety
 //!
 //! A future that is dropped unfinished is reported as cancelled, with how long it had been waiting.
-//! A subscriber that comes while a call runs receives nothing of that call: where no subscriber
-//! listens when it begins, nothing is kept of it.
+//! A subscriber that is added while a call runs receives nothing of that call.
 //!
 //! # Differences from `tower_http::trace`
 //!
@@ -79,8 +78,8 @@
 //! also beside OpenTelemetry's layer (feature `otel`), and if
 //! [`with_span_fields`](TraceLayer::with_span_fields) says so.
 //!
-//! What other crates log is theirs, secrets included: rmcp prints whole messages, and errors as
-//! they are. With `tracing-subscriber`:
+//! This crate does not redact the logs of other crates: rmcp prints whole messages and errors. With
+//! `tracing-subscriber`:
 //!
 //! ```text
 //! tracing_subscriber::fmt().with_env_filter(EnvFilter::new("info,rmcp=off")).init();
@@ -90,8 +89,8 @@
 //!
 //! ## Levels
 //!
-//! INFO is for successes and for mistakes of callers, WARN for what passes or is the tool's own
-//! word, ERROR for failures:
+//! INFO is for successes and mistakes of callers. WARN is for temporary failures and for errors
+//! that the tool reports. ERROR is for other failures:
 //!
 //! | [kind](crate::ErrorKind) | level |
 //! |---|---|
