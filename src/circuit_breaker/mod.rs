@@ -104,9 +104,10 @@
 //! call until one succeeds or fails: a failure opens it again. So a breaker is never stuck,
 //! whatever its callers do.
 //!
-//! A call is not a probe if an untrusted caller leaves it less time than the tool may take, or if
-//! it is not [safe](Probe::SafeCalls) and should be, unless no other call came for another open
-//! period. With safe calls this also holds for the calls after five such probes.
+//! Two kinds of calls are probes only if no other call came for another open period: calls of an
+//! untrusted caller with less time than the tool may take, and calls that are not marked as safe
+//! although [probes have to be](Probe::SafeCalls). The second kind is not admitted after five such
+//! probes either.
 //!
 //! # Details
 //!

@@ -13,8 +13,8 @@
 //! order in which they were first polled. The queue of a key has 64 places
 //! ([`with_max_queue`](ConcurrencyLimitBuilder::with_max_queue)); a call that finds it full is
 //! refused immediately. The calls of a [batch](crate::Claim::Queue) always wait if the limit has a
-//! queue, because the batch bounds their number. They have as many separate places in the queue.
-//! Further calls of batches wait for one of these, outside the queue.
+//! queue, because the batch bounds their number. The queue has as many separate places for them.
+//! Further calls of batches wait until one of these is free.
 //!
 //! # Example
 //!
@@ -73,10 +73,10 @@
 //!
 //! # Differences from `tower::limit::ConcurrencyLimit`
 //!
-//! That has one limit for all calls, takes a permit in `poll_ready`, and so holds it while a call
-//! is prepared or never made; a caller waits there without a bound or a deadline, and is never
-//! refused. Here a limit belongs to a key and is taken when the call is sent. A call that succeeds
-//! without waiting allocates nothing in both.
+//! `ConcurrencyLimit` has one limit for all calls. It takes a permit in `poll_ready`, and holds it
+//! even if the call is never made. Its callers wait without a bound or a deadline. Here each key
+//! has a limit, and a permit is taken when the call is sent. A call that succeeds without waiting
+//! allocates nothing in both.
 //!
 //! # Details
 //!

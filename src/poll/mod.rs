@@ -86,14 +86,14 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future ends the wait and drops a poll that runs. If the job is still
-//! running then, and its kind knows how ([`Job::cancel`]), it is cancelled by one call, in its own
-//! task, with 5 s, at most 100 of them at a time in a process, if the future is dropped within a
-//! runtime. [`PollLayer::without_cancel`] leaves it running. The caller's cancellation token does
-//! the same. A job is never cancelled because its polls or time are used up: a caller with its
-//! [`JobRef`](crate::call::JobRef) may go on waiting. A call cancels nothing if it is dropped
-//! before its answer has named a job, or if it was [given](crate::ToolCall::with_job) a job,
-//! because others may wait for it too.
+//! Dropping the response future ends the wait and drops a poll that runs. If the job still runs,
+//! and its kind knows how ([`Job::cancel`]), one call cancels it. That call runs in its own task
+//! for at most 5 s. A process makes at most 100 of them at a time, and none if the future is
+//! dropped outside a runtime. [`PollLayer::without_cancel`] leaves it running. The caller's
+//! cancellation token does the same. A job is never cancelled because its polls or time are used
+//! up: a caller with its [`JobRef`](crate::call::JobRef) may continue to wait. A call cancels
+//! nothing if it is dropped before its answer has named a job, or if it was
+//! [given](crate::ToolCall::with_job) a job, because others may wait for it too.
 //!
 //! # Details
 //!

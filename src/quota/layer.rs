@@ -18,8 +18,7 @@ use crate::{
     },
 };
 
-/// Layer that gives the calls of a key so many units per period. See the [module docs](super) for
-/// an example.
+/// Layer that limits the calls of a key per period. See the [module docs](super) for an example.
 ///
 /// The buckets live in the layer value: services made from it, or from its clones, share them.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Gives the calls of a key so many units per period. See the [module docs](super) for an example.
+/// Limits the calls of a key per period. See the [module docs](super) for an example.
 pub type QuotaService<S> = Gated<S, QuotaHandle>;
 
 /// Response future for [`QuotaService`].

@@ -1,4 +1,4 @@
-//! A layer that gives the calls of a key so many units per period.
+//! A layer that limits the calls of a key per period.
 //!
 //! | | |
 //! |---|---|
@@ -10,10 +10,10 @@
 //!
 //! A [`Quota`] is a bucket of units. A call takes one unit ([or more](QuotaBuilder::with_cost));
 //! units come back one by one at an even rate: 60 per minute are one per second. The bucket's size
-//! is the burst: the units that can be used together after a time without calls; by default as many
-//! as come back in a period. So in any span of time `t` calls are admitted for at most `burst +
-//! units * t / period` units, and a call passes immediately if its units are there. Each tool of
-//! each server has its own bucket ([`Key`](crate::Key)).
+//! is the burst: the units that can be used together after a time without calls. By default it is
+//! what comes back in a period. In any time `t`, calls use at most `burst + units * t / period`
+//! units. A call passes immediately if its units are there. Each tool of each server has its own
+//! bucket ([`Key`](crate::Key)).
 //!
 //! # Example
 //!

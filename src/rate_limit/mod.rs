@@ -1,4 +1,4 @@
-//! A layer that waits out rate limits, for all calls of a key together.
+//! A layer that backs off after a server's rate limit, for all calls of a key together.
 //!
 //! | | |
 //! |---|---|

@@ -86,8 +86,8 @@
 //!
 //! # Cancel safety
 //!
-//! Nothing is lost or leaked when the future is dropped. If it is the call that was let through
-//! after its window, the next one is let through after another.
+//! Nothing is lost or leaked when the future is dropped. If the dropped call was the one let
+//! through after the window, the next call is let through after another window.
 //!
 //! # Details
 //!

@@ -68,9 +68,9 @@
 //! # Errors
 //!
 //! None: the error type is [`Never`], which has no value and does not convert into a
-//! [`ToolError`](crate::ToolError). So layers and bridges that look at errors, a batch or routes
-//! for example, refuse such a stack when it is compiled, unless a layer between boxes errors: for
-//! them all its results would be successes. Give them the stack without this layer; they make
+//! [`ToolError`](crate::ToolError). Layers and bridges that look at errors, such as a batch or
+//! routes, would take all its results for successes. So they do not compile around such a stack,
+//! unless a layer between them boxes errors. Give them the stack without this layer; they make
 //! results themselves.
 //!
 //! # Cancel safety

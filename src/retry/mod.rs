@@ -8,11 +8,10 @@
 //! | the caller sees | the last error, with the number of attempts |
 //! | method | `ServiceBuilderExt::tool_retry` |
 //!
-//! A call is sent again if the [classifier](crate::Classify) says that a repetition may help
-//! (timeouts, lost connections, 5xx, rate limits), if it may run twice, and if another attempt can
-//! begin before its deadline: at most 3 attempts in all, after 1 s and 2 s plus a random share. A
-//! delay that the server asks for wins over these. The last error is returned, with the number of
-//! attempts.
+//! A call is sent again on three conditions. The [classifier](crate::Classify) says that a
+//! repetition may help: timeouts, lost connections, 5xx, rate limits. The call may run twice.
+//! Another attempt can begin before the deadline. There are at most 3 attempts, after 1 s and 2 s
+//! plus a random share. A delay that the server asks for takes precedence.
 //!
 //! # Example
 //!

@@ -1,5 +1,5 @@
-//! Tokens for tools: exchanges the caller's token for the token that a tool's service takes (RFC
-//! 8693), and keeps it.
+//! A layer that exchanges the caller's token for one that a tool's service takes (RFC 8693), and
+//! keeps it.
 //!
 //! | | |
 //! |---|---|
@@ -75,8 +75,8 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the response future ends the wait, and the exchange if this call is the asking one.
-//! Nothing is lost or leaked.
+//! Dropping the response future ends the wait, and the exchange if this call has begun it. Nothing
+//! is lost or leaked.
 //!
 //! # Details
 //!

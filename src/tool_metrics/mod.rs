@@ -9,10 +9,9 @@
 //! | method | `ServiceBuilderExt::tool_metrics` |
 //!
 //! [`Metrics`] is the handle. [`Metrics::layer`] makes the layer, which sees every call begin and
-//! end, however it ends: with an answer, an error, a panic, or dropped unfinished. What happens to
-//! a call below the layer (retries, rate limits, a circuit breaker's states) the other layers
-//! report: it is on the call as a [listener](crate::Observation::listen), so there is nothing
-//! to wire.
+//! end, however it ends: with an answer, an error, a panic, or dropped unfinished. Inner layers
+//! report retries, rate limits and the states of circuit breakers to it, because it is on the call
+//! as a [listener](crate::Observation::listen). That needs no wiring.
 //!
 //! # Example
 //!
