@@ -1,6 +1,6 @@
 //! A layer that turns a panicking tool into an error.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | catches a panic of the tool |
 //! | place | innermost, directly around the tool |

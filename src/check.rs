@@ -1,6 +1,6 @@
 //! A layer that looks at an answer before it is handed on.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | refuses answers that do not pass a check |
 //! | place | inside observers and `fit`, outside all layers that repeat calls |

@@ -1,6 +1,6 @@
 //! A layer that resolves the names of calls: one tool has one identity, however callers spell it.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | resolves names by a table of tools |
 //! | place | inside `result` and `sanitize`, outside all that looks at names |

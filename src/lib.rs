@@ -46,7 +46,7 @@
 //!         .tool_trace() // a span for each call
 //!         .tool_metrics(&metrics) // counts and latencies
 //!         .tool_deadline(Duration::from_secs(60)) // for all
-//!         .tool_retry(RetryPolicy::new()) // if safe to run twice
+//!         .tool_retry(RetryPolicy::new()) // if it is safe
 //!         .tool_rate_limit() // waits out a 429, for all calls
 //!         .tool_circuit_breaker() // one for each tool
 //!         .tool_timeout(Duration::from_secs(10)) // per attempt
@@ -67,7 +67,7 @@
 //! serde_json = "1"
 //! tokio = { version = "1", features = ["full"] }
 //! tower = { version = "0.5", features = ["util"] }
-//! tower-toolcall = { path = "../tower-toolcall" } # not published yet: a clone
+//! tower-toolcall = { path = "../tower-toolcall" } # a clone
 //! ```
 //!
 //! Arguments that do not fit are the caller's mistake ([`ToolCall::arguments_as`]): a model reads

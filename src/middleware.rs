@@ -1,6 +1,6 @@
 //! A layer from an async function.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | runs an async function for each call |
 //! | place | anywhere |

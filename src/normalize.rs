@@ -1,6 +1,6 @@
 //! A layer that turns whatever error the inner service has into a [`ToolError`].
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | converts foreign errors |
 //! | place | directly outside tower's layers |

@@ -1,6 +1,6 @@
 //! A layer that puts redaction rules on the calls that pass.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | redacts what people and log stores read |
 //! | place | outermost |

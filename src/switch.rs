@@ -1,6 +1,6 @@
 //! A layer that may be off.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | applies a layer, or nothing |
 //! | place | that of its layer |

@@ -1,6 +1,6 @@
 //! A layer for a client, which reads from an error's type whether the call was sent.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | marks errors as not started if the client sent nothing |
 //! | place | directly around a client |

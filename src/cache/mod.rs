@@ -1,6 +1,6 @@
 //! A layer that answers repeated calls of named tools from memory.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | keeps answers of named tools for each principal |
 //! | place | inside policy, outside retry, rate limit and breaker |

@@ -1,6 +1,6 @@
 //! A layer that stops calling a tool that is broken.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | refuses calls of a broken tool, and probes it |
 //! | place | inside retry and rate limit, outside timeout |

@@ -1,6 +1,6 @@
 //! A layer that bounds how many calls of a key run at a time.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | lets at most so many calls of a key run; others wait in a queue |
 //! | place | inside retry and rate limit, outside breaker and timeout |

@@ -1,6 +1,6 @@
 //! A layer that ends a call at its deadline, or when its caller cancels.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | bounds the whole call: waits, retries and attempts |
 //! | place | outside all layers that wait or repeat, inside observers |

@@ -1,6 +1,6 @@
 //! A layer that shortens answers that are too long for a model.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | keeps the beginning and the end of a long answer, with a mark between them |
 //! | place | outside `check`, inside observers |

@@ -1,6 +1,6 @@
 //! A registry of the availability of servers, learnt from calls.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | counts timeouts and lost connections of each server |
 //! | place | inside retry and rate limit, outside breaker and timeout |

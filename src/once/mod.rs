@@ -1,6 +1,6 @@
 //! A layer that runs a repeated call once: no second payment, no second mail.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | answers a repeated call from the first one |
 //! | place | inside `validate` and policy, outside all layers that wait or repeat |

@@ -1,6 +1,6 @@
 //! A layer that allows calls, denies them, or asks a person before they are sent.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | decides by rules, or asks an approver |
 //! | place | inside `identity`, observers and `validate`, outside deadline and retry |

@@ -1,6 +1,6 @@
 //! A layer that waits for long jobs: a call that starts one has the job's result as its answer.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | polls the job that a call has started |
 //! | place | inside the deadline, outside retry, breaker and timeout |

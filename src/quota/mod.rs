@@ -1,6 +1,6 @@
 //! A layer that limits the calls of a key per period.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | spends units that come back at an even rate |
 //! | place | outside deadline and retry |

@@ -1,6 +1,6 @@
 //! A layer that backs off after a server's rate limit, for all calls of a key together.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | holds back all calls of a key after a rate limit, and repeats the call that met it |
 //! | place | inside retry, outside the breaker |

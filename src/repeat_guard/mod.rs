@@ -1,6 +1,6 @@
 //! A layer that refuses calls that a model repeats although they keep failing.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | refuses a call that has failed repeatedly in the same way |
 //! | place | inside observers, outside `validate` |

@@ -1,6 +1,6 @@
 //! A layer that never fails: whatever happens to a call, its caller gets a [`ToolResult`].
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | makes a result of each answer, error and timeout |
 //! | place | outermost, or directly inside `sanitize` |

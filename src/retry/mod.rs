@@ -1,6 +1,6 @@
 //! A layer that repeats calls that failed.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | repeats failed calls that may run twice, or surely did not start |
 //! | place | inside deadline, outside rate limit and breaker |

@@ -1,6 +1,6 @@
 //! A layer that bounds each call's time.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | bounds the time of each attempt, and reports slow calls |
 //! | place | inside retry, outside `catch_panic` |

@@ -1,7 +1,7 @@
 //! A layer that exchanges the caller's token for one that a tool's service takes (RFC 8693), and
 //! keeps it.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | exchanges the caller's token for that of a tool, and keeps it |
 //! | place | inside deadline, retry and `identity`, outside the tool's breaker |

@@ -1,6 +1,6 @@
 //! A layer that counts and times calls, per tool, and a handle that shows the figures.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | counts and times calls, and the events of inner layers |
 //! | place | inside trace, outside all layers that act on calls |

@@ -1,6 +1,6 @@
 //! A layer that shows each call as a span, and how it ended as an event.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | opens a span, and emits an event at the end |
 //! | place | outermost of the observers, inside `identity` |

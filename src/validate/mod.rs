@@ -1,7 +1,7 @@
 //! A layer that checks the arguments of calls against the JSON Schemas of their tools, before
 //! anything is sent.
 //!
-//! | | |
+//! | at a glance | |
 //! |---|---|
 //! | does | checks arguments, and repairs them if configured |
 //! | place | inside observers and `identity`, outside all layers that wait, repeat or count |
