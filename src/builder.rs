@@ -34,12 +34,14 @@
 //! others:
 //!
 //! ```
-//! # use std::time::Duration;
-//! # use tower::{ServiceBuilder, service_fn};
-//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall};
-//! use tower_toolcall::{circuit_breaker::CircuitBreakerLayer, timeout::TimeoutLayer};
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{
+//!     AnyError, ServiceBuilderExt, ToolCall, circuit_breaker::CircuitBreakerLayer,
+//!     timeout::TimeoutLayer,
+//! };
 //!
-//! # let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>(()) });
+//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>(()) });
 //! let breaker = CircuitBreakerLayer::new();
 //! let handle = breaker.handle(); // to look at the breakers, and to force them
 //! let tools = ServiceBuilder::new()

@@ -77,7 +77,7 @@
 //! `tower-toolcall-mcp`:
 //!
 //! ```no_run
-//! # use tower::ServiceBuilder;
+//! use tower::ServiceBuilder;
 //! use tower_toolcall::ServiceBuilderExt;
 //! use tower_toolcall_mcp::McpServer;
 //!

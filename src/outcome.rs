@@ -26,7 +26,7 @@
 //! [`ByError`]. Retry, rate limit and breaker each take the classifier:
 //!
 //! ```
-//! use std::error::Error;
+//! use std::{error::Error, fmt};
 //! use tower::{ServiceBuilder, service_fn};
 //! use tower_toolcall::{
 //!     AnyError, ToolCall, ToolError,
@@ -35,14 +35,17 @@
 //!     rate_limit::RateLimitBackoffLayer,
 //!     retry::{RetryLayer, RetryPolicy},
 //! };
-//! # use std::fmt;
 //!
 //! #[derive(Debug)]
 //! struct Maintenance;
-//! # impl fmt::Display for Maintenance {
-//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("maintenance") }
-//! # }
-//! # impl Error for Maintenance {}
+//!
+//! impl fmt::Display for Maintenance {
+//!     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+//!         f.write_str("maintenance")
+//!     }
+//! }
+//!
+//! impl Error for Maintenance {}
 //!
 //! # fn main() -> Result<(), tower_toolcall::ConfigError> {
 //! let classifier = classify_fn(|result: Result<&String, &ToolError>| match result {

@@ -80,12 +80,16 @@
 //!         ToolError::new(ErrorKind::InvalidInput, "no such city").with_source(error)
 //!     }
 //! }
-//! # impl fmt::Display for NoSuchCity {
-//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("no such city") }
-//! # }
-//! # impl std::error::Error for NoSuchCity {}
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //!
+//! impl fmt::Display for NoSuchCity {
+//!     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+//!         f.write_str("no such city")
+//!     }
+//! }
+//!
+//! impl std::error::Error for NoSuchCity {}
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let client = service_fn(|_call: ToolCall| async { Err::<String, _>(NoSuchCity) });
 //! let tool = transport(client.map_err(ToolError::from));
 //!

@@ -56,11 +56,12 @@
 //! In the order in which they end, as they come; [`Completions`] is a `Stream` as well:
 //!
 //! ```
-//! # use tower::service_fn;
-//! # use tower_toolcall::{AnyError, ToolCall, batch::Parallel};
+//! use tower::service_fn;
+//! use tower_toolcall::{AnyError, ToolCall, batch::Parallel};
+//!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
-//! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
+//! let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+//! let calls = [ToolCall::new("a"), ToolCall::new("b")];
 //! let mut completions = Parallel::new(tools).stream(calls);
 //! while let Some((n, result)) = completions.next().await {
 //!     println!("call {n}: {}", result.status());
@@ -72,13 +73,12 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! # use tower::service_fn;
-//! # use tower_toolcall::{AnyError, ToolCall};
-//! use tower_toolcall::batch::Sequence;
+//! use tower::service_fn;
+//! use tower_toolcall::{AnyError, ToolCall, batch::Sequence};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! # let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
-//! # let calls = [ToolCall::new("a"), ToolCall::new("b")];
+//! let tools = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+//! let calls = [ToolCall::new("a"), ToolCall::new("b")];
 //! let report = Sequence::new(tools).with_budget(Duration::from_secs(30)).run(calls).await;
 //! println!("{report}"); // 2 calls in 0.0 s: 2 succeeded
 //! # }

@@ -55,14 +55,21 @@
 //!         }
 //!     }
 //! }
-//! # impl fmt::Display for ApiError {
-//! #     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{self:?}") }
-//! # }
-//! # impl std::error::Error for ApiError {
-//! #     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-//! #         match self { Self::Connection(error) => Some(error), _ => None }
-//! #     }
-//! # }
+//!
+//! impl fmt::Display for ApiError {
+//!     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+//!         write!(f, "{self:?}")
+//!     }
+//! }
+//!
+//! impl std::error::Error for ApiError {
+//!     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+//!         match self {
+//!             Self::Connection(error) => Some(error),
+//!             _ => None,
+//!         }
+//!     }
+//! }
 //! # let refused = ToolError::from(ApiError::Connection(io::ErrorKind::ConnectionRefused.into()));
 //! # assert_eq!(refused.execution(), Execution::NotStarted);
 //! ```

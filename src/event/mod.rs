@@ -28,7 +28,7 @@
 //! ```
 //! use tower_toolcall::{Event, retry::RetryPolicy};
 //!
-//! let policy = RetryPolicy::new().with_listener(|event: Event<'_>| {
+//! let policy = RetryPolicy::new().with_listener(|event: &Event<'_>| {
 //!     if let Event::Retry { attempt, .. } = event {
 //!         println!("attempt {attempt} failed");
 //!     }

@@ -83,8 +83,9 @@
 //! again with equal arguments is else ten minutes old.
 //!
 //! ```
-//! # use tower_toolcall::{ReplaySafety, ToolCall};
-//! # let call = ToolCall::new("order_status");
+//! use tower_toolcall::{ReplaySafety, ToolCall};
+//!
+//! let call = ToolCall::new("order_status");
 //! let call = match call.tool() {
 //!     "order_status" => call.with_replay_safety(ReplaySafety::Safe),
 //!     _ => call,
@@ -142,7 +143,8 @@
 //! two keys:
 //!
 //! ```
-//! # use tower_toolcall::ToolCall;
+//! use tower_toolcall::ToolCall;
+//!
 //! let stamp = |n: u32| ToolCall::new("buy_stamp").with_once_key(format!("stamp {n} of order 17"));
 //! # let _ = stamp(1);
 //! ```

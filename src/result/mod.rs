@@ -48,8 +48,9 @@
 //! [`data`](ToolResult::data) still has the answer. A tool of your own reports it like this:
 //!
 //! ```
-//! # use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! # use tower_toolcall::{AnyError, ErrorKind, ToolCall, result::ToolResultLayer};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, result::ToolResultLayer};
+//!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     call.info().record(|record| record.set_reported(true));

@@ -77,12 +77,12 @@
 //!
 //! ```
 //! use tower_toolcall::{retry::{RetryLayer, RetryPolicy}, router::Router};
-//! # fn stack(router: Router) {
-//! let stack = tower::ServiceBuilder::new()
-//!     .layer(router.identity())
-//!     .layer(RetryLayer::new(RetryPolicy::new()))
-//!     .service(router);
-//! # }
+//! fn serve(router: Router) {
+//!     let stack = tower::ServiceBuilder::new()
+//!         .layer(router.identity())
+//!         .layer(RetryLayer::new(RetryPolicy::new()))
+//!         .service(router);
+//! }
 //! ```
 //!
 //! # Errors

@@ -24,12 +24,13 @@
 //!     AnyError, ServiceBuilderExt, ToolCall,
 //!     token::{Secret, Target, TokenLayer, UpstreamToken},
 //! };
-//! use tower_toolcall_http::token::{ClientAuth, TokenEndpoint};
+//! use tower_toolcall_http::{ReqwestClient, token::{ClientAuth, TokenEndpoint}};
+//! use bytes::Bytes;
 //!
 //! # use http::{Request, Response};
 //! # use http_body_util::Full;
-//! # use bytes::Bytes;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
+//! let client = ReqwestClient::new()?; // or another HTTP client
 //! # let client = tower::service_fn(|_: Request<Bytes>| async {
 //! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "expires_in": 300,
 //! #         "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;

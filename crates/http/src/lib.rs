@@ -73,13 +73,12 @@
 //! use http_body_util::Full;
 //! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 //! use tower_toolcall::ConfigError;
-//! use tower_toolcall_http::HttpTool;
+//! use tower_toolcall_http::{HttpService, HttpTool};
 //!
 //! # fn main() -> Result<(), ConfigError> {
 //! let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-//! let service =
+//! let service: HttpService<_, Full<Bytes>> =
 //!     HttpTool::new(Method::GET, "http://127.0.0.1:8080/shops/{{ shop }}")?.client(client);
-//! # let _: tower_toolcall_http::HttpService<_, Full<Bytes>> = service;
 //! # Ok(()) }
 //! ```
 //!
@@ -146,7 +145,7 @@
 //! use http::{HeaderValue, Method, Request, header::AUTHORIZATION};
 //! use tower::ServiceBuilder;
 //! use tower_toolcall::AnyError;
-//! use tower_toolcall_http::{HttpTool, ReqwestClient};
+//! use tower_toolcall_http::{HttpService, HttpTool, ReqwestClient};
 //!
 //! # fn main() -> Result<(), AnyError> {
 //! # fn var(_: &str) -> Result<String, AnyError> { Ok("k3y".to_owned()) }
@@ -164,8 +163,8 @@
 //!     })
 //!     .service(ReqwestClient::new()?);
 //! let url = "https://api.weather.com/now?city={{ city }}";
-//! let tool = HttpTool::new(Method::GET, url)?.client(client);
-//! # let _: tower_toolcall_http::HttpService<_, Bytes> = tool; Ok(()) }
+//! let tool: HttpService<_, Bytes> = HttpTool::new(Method::GET, url)?.client(client);
+//! # Ok(()) }
 //! # main().unwrap() }
 //! ```
 //!

@@ -17,7 +17,8 @@
 //! use tower_toolcall::{AnyError, BoxError, ReplaySafety, ToolCall, batch::Parallel};
 //! use tower_toolcall_turn::{Format, Turn};
 //!
-//! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
+//! /// Sends the messages to the model, and returns its response.
+//! async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
 //! #     let text = |reason, text| {
 //! #         let content = json!([{ "type": "text", "text": text }]);
 //! #         Ok(json!({ "stop_reason": reason, "content": content }))
@@ -30,12 +31,17 @@
 //! #     }
 //! #     Ok(json!({ "stop_reason": "tool_use", "content": [
 //! #         { "type": "thinking", "thinking": "..", "signature": "c2ln" },
-//! #         { "type": "tool_use", "id": "toolu_1", "name": "weather", 
+//! #         { "type": "tool_use", "id": "toolu_1", "name": "weather",
 //! #           "input": { "city": "Oslo" } },
-//! #         { "type": "tool_use", "id": "toolu_2", "name": "weather", 
+//! #         { "type": "tool_use", "id": "toolu_2", "name": "weather",
 //! #           "input": { "city": "Narnia" } },
 //! #     ] }))
 //! # }
+//! # #[cfg(any())] // for those who copy this
+//! # async fn ask(messages: &[Value]) -> Result<Value, BoxError> {
+//!     todo!("call your provider's API")
+//! }
+//!
 //! #[derive(Deserialize)]
 //! struct Weather {
 //!     city: String,
@@ -55,7 +61,7 @@
 //! // A model may be cut off for ever.
 //! for _ in 0..20 {
 //!     let turn = Turn::read(Format::Anthropic, &ask(&messages).await?)?
-//!         // What `once`, `cache`, `repeat_guard` and quotas tell conversations apart by.
+//!         // `once`, `cache`, `repeat_guard` and quotas distinguish conversations by it.
 //!         .with_session_id("chat 17")
 //!         // Tools that only read may run twice: retries repeat them, and `once` does not answer.
 //!         .map_calls(|call| match call.tool() {

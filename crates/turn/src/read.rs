@@ -78,7 +78,7 @@ impl Turn {
     /// # use tower_toolcall_turn::{Format, Turn, TurnError};
     /// # fn main() -> Result<(), TurnError> {
     /// # let response = json!({ "content": [
-    /// #     { "type": "tool_use", "id": "toolu_1", "name": "weather", 
+    /// #     { "type": "tool_use", "id": "toolu_1", "name": "weather",
     /// #       "input": { "city": "Oslo" } },
     /// # ] });
     /// let turn = Turn::read(Format::Anthropic, &response)?

@@ -119,8 +119,8 @@
 //!     *m.level() <= Level::INFO && (m.is_event() || m.target() != "tower_toolcall")
 //! });
 //! let log = tracing_subscriber::fmt::layer().with_filter(events.with_max_level_hint(Level::INFO));
-//! # let otel = tracing_subscriber::layer::Identity::new();
-//! tracing_subscriber::registry().with(otel).with(log).init(); // `otel` as above
+//! let otel = tracing_subscriber::layer::Identity::new(); // or the layer from above
+//! tracing_subscriber::registry().with(otel).with(log).init();
 //! ```
 //!
 //! # Jaeger

@@ -186,9 +186,10 @@
 //! agents, send the model's message. Make this the outermost layer of the stack:
 //!
 //! ```
-//! # use tower::{ServiceBuilder, service_fn};
-//! # use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, ToolError, serve::Routes};
-//! # let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
+//! use tower::{ServiceBuilder, service_fn};
+//! use tower_toolcall::{AnyError, ServiceBuilderExt, ToolCall, ToolError, serve::Routes};
+//!
+//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>(12) });
 //! let stack = ServiceBuilder::new()
 //!     .map_err(|error: ToolError| {
 //!         let text = error.public_model_message();
@@ -207,14 +208,14 @@
 //! [`metrics`](crate::tool_metrics) as a route:
 //!
 //! ```
-//! # use axum::{Router, http::header::CONTENT_TYPE, routing::get};
-//! # let metrics = tower_toolcall::tool_metrics::Metrics::new();
+//! use axum::{Router, http::header::CONTENT_TYPE, routing::get};
+//! use tower_toolcall::tool_metrics::Metrics;
+//!
+//! let metrics = Metrics::new();
 //! let page = move || async move {
 //!     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.prometheus())
 //! };
-//! # let _: Router =
-//! Router::new().route("/metrics", get(page))
-//! # ;
+//! let app: Router = Router::new().route("/metrics", get(page));
 //! ```
 //!
 //! ## JSON-RPC
