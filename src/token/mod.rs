@@ -1,5 +1,5 @@
-//! A layer that exchanges the caller's token for one that a tool's service takes (RFC 8693), and
-//! keeps it.
+//! A layer that exchanges the caller's token for a token of the tool's service (RFC 8693), and keeps
+//! it.
 //!
 //! | at a glance | |
 //! |---|---|
