@@ -17,6 +17,8 @@
 //!      function, MCP server, HTTP endpoint, your service
 //! ```
 //!
+//! # Example
+//!
 //! A tool is a function here. A stack is read from the outside in:
 //!
 //! ```rust
