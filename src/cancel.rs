@@ -49,7 +49,7 @@ use crate::call::ToolCall;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future is what it is for: the token fires, then `work` is dropped.
+/// Dropping the future fires the token, then drops `work`.
 pub fn cancellable<F, Fut>(call: &ToolCall, work: F) -> Cancellable<Fut>
 where
     F: FnOnce(CancellationToken) -> Fut,

@@ -71,7 +71,7 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// needs a few of them. An MCP server drops a message that is deeper without a word.
 pub const MAX_DEPTH: usize = 120;
 
-/// Arguments with more than this many values are refused by [`ToolCall::check`].
+/// The most values that arguments may have. [`ToolCall::check`] refuses more.
 ///
 /// Each item of an array and each member of an object is a value; so are arrays, objects, and the
 /// names of members. A parsed value takes up to 320 bytes, 90 times its text: arguments take at

@@ -6,7 +6,7 @@ use crate::{
     text::{Bounded, plain, redacted_head},
 };
 
-/// Any error of a tool function: what `?` makes of an error of any type, and `into()` of a text.
+/// Any error of a tool function. `?` converts an error of any type into it, and `into()` a text.
 ///
 /// It is [`BoxError`] for functions that return an error to a layer of this crate. Each layer asks
 /// that the error converts into [`ToolError`]. Within `tokio::spawn(async move { .. })` and other
@@ -14,14 +14,14 @@ use crate::{
 /// ("implementation of `From`", or of `flow::again::Enter`, "is not general enough"). Of this type
 /// it can.
 ///
-/// It does not implement [`std::error::Error`], as otherwise it could not be made from all types
-/// that do. So it becomes no `BoxError` by `?`, and tower's own layers that ask for one
+/// It does not implement [`std::error::Error`], because then it could not convert from all types
+/// that do. So `?` does not convert it into a `BoxError`, and tower's own layers that ask for one
 /// (`load_shed`, `buffer`, `timeout`) go above a
 /// [`NormalizeLayer`](crate::normalize::NormalizeLayer) or another layer of this crate. Do not make
 /// one of an `anyhow::Error` by `?`, which loses the outermost type: functions that use `anyhow`
 /// return `anyhow::Error` itself (feature `anyhow`).
 ///
-/// What becomes of the error is the same as with [`ToolError::from_box`].
+/// The conversion into a [`ToolError`](crate::ToolError) is that of [`ToolError::from_box`].
 ///
 /// ```
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};

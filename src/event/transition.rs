@@ -118,11 +118,11 @@ pub struct Transition {
     pub to: BreakerState,
     /// Why.
     pub reason: TransitionReason,
-    /// Counts the breaker's states; the new one's number. Of two transitions of one breaker the one
-    /// with the higher number is the later one.
+    /// The number of the new state. It grows with each transition of the breaker.
     pub generation: u32,
-    /// How many results led to it: those in the window (with consecutive failures, those), or those
-    /// of the probes; for a breaker that becomes half-open or is forced, those that had opened it.
+    /// The number of results that caused the transition: those in the window, or the consecutive
+    /// failures, or those of the probes. If the breaker becomes half-open or is forced, those that
+    /// had opened it.
     pub calls: u32,
     /// Failures among them.
     pub failures: u32,

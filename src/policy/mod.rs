@@ -118,7 +118,7 @@
 //!
 //! # Details
 //!
-//! Only a denial reads as a denial to the model, with a person's reason. A [repeat
+//! The text for the model says "denied" only after a denial, with the person's reason. A [repeat
 //! guard](crate::repeat_guard) counts denials, and none of the others. The detail `policy` of an
 //! error is the decision, one of the names of [`PolicyOutcome`]. The rule's reason is in the
 //! message for developers.
@@ -133,9 +133,9 @@
 //! so that the approver sees repaired arguments. No inner layer may change arguments.
 //!
 //! Outside [`DeadlineLayer`](crate::deadline::DeadlineLayer): the time in which a person thinks is
-//! not the tool's. It has a limit of its own, and the deadline that the call brings along. Outside
-//! all that repeats calls (retry, rate limit, poll): one approval is for all attempts at one call.
-//! Inside retry each attempt would need one.
+//! not the tool's. An approval has its own time limit, and ends at the deadline of the call.
+//! Outside all that repeats calls (retry, rate limit, poll): one approval is for all attempts at
+//! one call. Inside retry each attempt would need one.
 //!
 //! ## Events
 //!
@@ -152,7 +152,7 @@
 //!
 //! ## Panics
 //!
-//! A panic of the approver, or of a function of a rule, is one of the call: it is not sent.
+//! A panic of the approver, or of a function of a rule, is a panic of the call, which is not sent.
 //!
 //! ## Clone
 //!

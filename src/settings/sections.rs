@@ -242,8 +242,9 @@ settings! {
         approval_timeout: Duration = secs(300), as "duration", "TOOLCALL_POLICY_APPROVAL_TIMEOUT";
     }
 
-    /// Calls that are made again and do not run again: `[once]`. For [`Settings::once_layer`]: it
-    /// is in a stack by `StackBuilder::with_once`. See [`once`](crate::once).
+    /// The settings of calls that are repeated and run once: `[once]`. For
+    /// [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. See
+    /// [`once`](crate::once).
     once: OnceSettings, OncePart {
         /// Answers a repeated call from memory: puts the layer into the stack. Default: no.
         enabled: bool = false, "TOOLCALL_ONCE_ENABLED";
@@ -540,7 +541,7 @@ settings! {
         weak_failures: WeakFailures = WeakFailures::PerPrincipal, "TOOLCALL_CIRCUIT_BREAKER_WEAK_FAILURES";
     }
 
-    /// Calls one after the other under one budget: `[sequence]`.
+    /// The settings of calls one after the other within one budget: `[sequence]`.
     sequence: SequenceSettings, SequencePart {
         /// The time for all calls of a sequence together. Default: none.
         budget: Option<Duration> = None, as "duration", "TOOLCALL_SEQUENCE_BUDGET";

@@ -153,10 +153,10 @@ fn is_admitted(field: &str, value: &str) -> bool {
         }
 }
 
-/// Makes `parent`, which a peer has sent, the parent of a span that was not entered yet.
+/// Makes `parent`, which a peer has sent, the parent of a span that was not yet entered.
 ///
-/// A current span of another trace is linked. A current span of the parent's own trace is nearer
-/// than the parent: then the span is its child, and nothing is changed.
+/// A current span of another trace is linked. If the current span belongs to the parent's trace,
+/// the span remains its child.
 ///
 /// Nothing happens where no OpenTelemetry layer sees the span, or if it has been entered before.
 pub fn set_parent(span: &Span, parent: Context) {
