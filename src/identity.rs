@@ -27,7 +27,7 @@
 //!   stay as they are.
 //! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer
 //!   may stand in a stack twice, and at a bridge as well.
-//! - A known server is not unknown because its list was never read: its calls go on, under [one
+//! - If the list of a known server was never read, its calls pass, under [one
 //!   key](crate::Identity::unlisted) whatever tool they name.
 //!
 //! `GatewayHandler` of `tower-toolcall-mcp` puts it around its stack by itself, axum's `Routes` do

@@ -65,10 +65,10 @@ pub use crate::text::values::ValueCounter;
 /// for the prefix that a gateway puts before the name.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Arguments nested deeper than this many levels are refused by [`ToolCall::check`].
+/// The most levels of nested arguments. [`ToolCall::check`] refuses deeper ones.
 ///
 /// `serde_json` parses 128 levels, as other parsers do; what a message has around its arguments
-/// needs a few of them. An MCP server drops a message that is deeper without a word.
+/// needs a few of them. An MCP server drops a deeper message without an error.
 pub const MAX_DEPTH: usize = 120;
 
 /// The most values that arguments may have. [`ToolCall::check`] refuses more.

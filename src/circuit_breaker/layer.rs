@@ -217,8 +217,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// The same trip and open period hold for a principal as for the breaker. As many principals
     /// are kept as [keys](Keys::at_most), and those that were [not
     /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. If no place
-    /// is left, those go that have not called for the longest time, whatever their keys are; one
-    /// that is refused is kept.
+    /// is left, the principal that has not called for the longest time is evicted, whatever its
+    /// keys are, unless it is currently refused.
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.settings.weak_failures = count;
         self

@@ -26,7 +26,7 @@ use crate::{
     outcome::Outcome,
 };
 
-/// The code of a refusal.
+/// The code of a call that was refused because it has failed repeatedly.
 pub const TOOL_REPEATED: &str = "TOOL_REPEATED";
 
 /// Shared by all of a layer value.

@@ -1,5 +1,5 @@
-//! A layer that exchanges the caller's token for a token of the tool's service (RFC 8693), and keeps
-//! it.
+//! A layer that exchanges the caller's token for a token of the tool's service (RFC 8693), and
+//! keeps it.
 //!
 //! | at a glance | |
 //! |---|---|
@@ -81,7 +81,7 @@
 //!
 //! # Details
 //!
-//! ## Whose token it is
+//! ## The key of a token
 //!
 //! The key of a kept token is all that it was asked for: the subject's token itself, audience,
 //! resources and scopes, each compared in full. Session, agent and user id do not matter. A call is
@@ -92,8 +92,8 @@
 //! lifetime at most), which is what its provider says, 300 s if it does not, 24 h at most. A JWT is
 //! used no longer than the time from its `iat` to its `exp`; if it has no `iat`, or its provider
 //! does not say how long it is valid, until its `exp` by the clock of this machine. No token is
-//! used after the `exp` of its subject's. One that is valid for no time is for one call. 10,000 are
-//! kept at most ([`with_max_keys`](TokenLayer::with_max_keys)); those that have ended are wiped
+//! used after the `exp` of its subject's. A token without remaining time is used for one call.
+//! 10,000 are kept at most ([`with_max_keys`](TokenLayer::with_max_keys)); expired ones are wiped
 //! when others come, a sixteenth of all at a time.
 //!
 //! Of many calls that need the same token, one asks. If that call is dropped, or its time is over,
@@ -109,11 +109,11 @@
 //!
 //! ## Order
 //!
-//! Below the deadline, retry and whatever changes the names of calls, above the tool's own breaker
-//! and timeout: a provider that is down opens no tool's breaker and uses up no tool's time. The
-//! exchange has layers of its own; a retry there would multiply with the one above. Its calls are
-//! those of the tool `token_exchange`, with the ids, the rules, the deadline and the cancellation
-//! of the call for which they are made, and without its arguments.
+//! Inside the deadline, retry and whatever changes the names of calls; outside the tool's own
+//! breaker and timeout: a provider that is down opens no tool's breaker and uses up no tool's time.
+//! The exchange has layers of its own; a retry there would multiply with the outer one. Its calls
+//! are those of the tool `token_exchange`, with the ids, the rules, the deadline and the
+//! cancellation of the call for which they are made, and without its arguments.
 //!
 //! ## Limits per user
 //!
@@ -126,8 +126,8 @@
 //!
 //! Only the provider knows whether a token is genuine: each invented token is a request to it,
 //! signed in as this program. With too many of them the provider answers all callers with a 429 or
-//! a 5xx, and a 5xx opens the circuit breaker for all. No refusal is remembered: an invented token
-//! hardly comes twice, and would have to be kept. So, where untrusted callers can call:
+//! a 5xx, and a 5xx opens the circuit breaker for all. Refusals are not cached, because an invented
+//! token rarely comes twice. So, where untrusted callers can call:
 //!
 //! - Check callers first, in a layer of the router: the signature and the `exp` of their JWTs, or
 //!   how many requests an address may send.
