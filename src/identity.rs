@@ -75,7 +75,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A table of one's own:
+//! Your own table:
 //!
 //! ```
 //! use tower_toolcall::{
@@ -112,8 +112,8 @@
 //!
 //! ## Readiness
 //!
-//! That of the inner service. A refused call gives the reservation back at once: the inner service
-//! is replaced by a clone.
+//! That of the inner service. A refused call gives the reservation back immediately: a clone
+//! replaces the inner service.
 //!
 //! ## Clone
 //!
@@ -121,10 +121,10 @@
 //!
 //! ## Cost
 //!
-//! A call that has its identity's names allocates nothing. Of one that is spelled otherwise, by a
-//! flat name or by an alias, the names are copied: one allocation, and a second one if a clone of
-//! the call is kept, whose extensions are then cloned deep. The arguments never are. A timeout that
-//! the table knows is written to the call, which costs the same.
+//! A call that has its identity's names allocates nothing. If it uses a flat name or an alias, its
+//! names are copied: one allocation. If a clone of the call is kept, there is a second one, and its
+//! extensions are cloned. Arguments are never copied. A timeout that the table knows is written to
+//! the call, which costs the same.
 
 use std::{
     sync::Arc,

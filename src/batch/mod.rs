@@ -111,9 +111,9 @@
 //! has not begun. Inside a layer that waits in its own future this cannot always be seen: the
 //! result is `timeout` or `skipped`, and no event says so.
 //!
-//! The calls of [`Parallel`] wait for places of a [concurrency limit](crate::concurrency_limit)
-//! below, also beyond its queue. A call that only waits takes no place of
-//! [`with_limit`](Parallel::with_limit). When it can go on, it does, also if no place is free.
+//! The calls of [`Parallel`] wait for places of an inner [concurrency
+//! limit](crate::concurrency_limit), also beyond its queue. A call that only waits takes no place
+//! of [`with_limit`](Parallel::with_limit). It continues even if no place is free.
 //!
 //! ## Cost
 //!

@@ -102,8 +102,8 @@
 //!
 //! ## Panics
 //!
-//! A panic of the hook is one of the call, although its tool has answered; a
-//! [`CatchPanicLayer`](crate::catch_panic) below does not catch it.
+//! A panic of the hook is a panic of the call, although its tool has answered. An inner
+//! [`CatchPanicLayer`](crate::catch_panic) does not catch it.
 //!
 //! ## Clone
 //!

@@ -142,7 +142,7 @@
 //! Each decision is an [`Event::Policy`](crate::Event::Policy), `tool.policy`: a call that waits
 //! has one when the approver is asked, and another one with its answer, unless it was given up
 //! before. A call that is allowed without an approval is an event at DEBUG, and none if neither the
-//! listener nor a subscriber takes DEBUG. A trace above reports a refusal as `tool.rejected` too.
+//! listener nor a subscriber takes DEBUG. An outer trace reports a refusal as `tool.rejected` too.
 //!
 //! ## Readiness
 //!

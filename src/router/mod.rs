@@ -105,7 +105,7 @@
 //!
 //! ## Order
 //!
-//! Innermost. Layers for all tools go around the router, below its [identity
+//! Innermost. Layers for all tools go around the router, inside its [identity
 //! layer](Router::identity); layers for one tool, or one server, around its service:
 //!
 //! ```text

@@ -167,8 +167,8 @@
 //!
 //! ## Readiness
 //!
-//! Always ready. While a token is asked for, nothing is reserved below; the call is then sent by a
-//! fresh instance.
+//! Always ready. While a token is asked for, nothing is reserved inside. The call is then sent by
+//! a fresh instance.
 //!
 //! ## Clone
 //!
