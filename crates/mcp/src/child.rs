@@ -3,7 +3,7 @@ use std::{
     io,
     pin::pin,
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -32,18 +32,26 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long a process that has closed a pipe has to end, so that its status is known.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// How the process of a server has ended, for the error of an attempt to connect.
+/// The process that was started last for a server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ended(Arc<Mutex<Option<String>>>);
+pub(super) struct Started(Arc<Mutex<Last>>);
 
-impl Ended {
-    fn set(&self, how: Option<String>) {
-        *lock(&self.0) = how;
+#[derive(Debug, Default)]
+struct Last {
+    child: Weak<Mutex<process::Child>>,
+    ended: Option<String>,
+}
+
+impl Started {
+    /// Returns the id of the process, unless it is known to have ended.
+    pub(super) fn id(&self) -> Option<u32> {
+        let child = lock(&self.0).child.upgrade()?;
+        lock(&child).id()
     }
 
-    /// Returns the cause of an error, if that is the end of the process.
-    pub(super) fn take(&self) -> Option<String> {
-        lock(&self.0).take()
+    /// Takes the cause of an error, if that is the end of the process.
+    pub(super) fn take_end(&self) -> Option<String> {
+        lock(&self.0).ended.take()
     }
 }
 
@@ -52,16 +60,12 @@ impl Ended {
 struct Process {
     child: Arc<Mutex<process::Child>>,
     program: Arc<str>,
-    ended: Ended,
+    started: Started,
 }
 
 impl Process {
-    fn child(&self) -> MutexGuard<'_, process::Child> {
-        lock(&self.child)
-    }
-
     async fn end(&self, within: Duration) -> Option<ExitStatus> {
-        let end = poll_fn(|cx| pin!(self.child().wait()).poll(cx));
+        let end = poll_fn(|cx| pin!(lock(&self.child).wait()).poll(cx));
         timeout(within, end).await.ok()?.ok()
     }
 
@@ -69,7 +73,7 @@ impl Process {
     async fn note_end(&self) {
         if let Some(status) = self.end(ENDING).await {
             let how = format!("`{}` has ended with {status}", self.program);
-            self.ended.set(Some(how));
+            lock(&self.started.0).ended = Some(how);
         }
     }
 }
@@ -85,27 +89,29 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn start(mut command: Command, ended: Ended) -> io::Result<Self> {
+    pub(super) fn start(mut command: Command, started: Started) -> io::Result<Self> {
         let program = Arc::from(command.as_std().get_program().to_string_lossy());
-        ended.set(None);
+        *lock(&started.0) = Last::default();
         #[cfg(unix)]
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let process = command.stderr(Stdio::inherit()).spawn();
-        let mut process = process
+        let mut process = command
+            .spawn()
             .map_err(|e| io::Error::new(e.kind(), format!("cannot start `{program}`: {e}")))?;
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::Error::other("the process has no pipes"));
         };
+        #[cfg(unix)]
+        let group = process.id().and_then(|id| id.try_into().ok());
+        let child = Arc::new(Mutex::new(process));
+        lock(&started.0).child = Arc::downgrade(&child);
         Ok(Self {
             #[cfg(unix)]
-            group: process
-                .id()
-                .and_then(|id| Some(Pid::from_raw(id.try_into().ok()?))),
+            group: group.map(Pid::from_raw),
             process: Process {
-                child: Arc::new(Mutex::new(process)),
+                child,
                 program,
-                ended,
+                started,
             },
             pipes: AsyncRwTransport::new(McpLines::new(stdout), stdin),
         })
@@ -152,7 +158,7 @@ impl Transport<RoleClient> for Child {
         let has_ended = self.process.end(GRACE).await.is_some();
         self.terminate();
         if !has_ended && self.process.end(GRACE).await.is_none() {
-            self.process.child().start_kill()?;
+            lock(&self.process.child).start_kill()?;
             self.process.end(GRACE).await;
         }
         Ok(())
@@ -167,7 +173,7 @@ impl Drop for Child {
             let process = self.process.clone();
             runtime.spawn(async move {
                 if process.end(GRACE).await.is_none() {
-                    let _ = process.child().start_kill();
+                    let _ = lock(&process.child).start_kill();
                 }
             });
         }

@@ -1,9 +1,10 @@
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
+
+use futures_util::future::{Either, select};
 
 /// Locks a mutex, also after a panic of a thread that held it: no foreign code runs while the data
 /// is inconsistent.
@@ -16,10 +17,8 @@ pub(crate) async fn first<A, B>(
     call: impl Future<Output = A>,
     other: impl Future<Output = B>,
 ) -> Result<A, B> {
-    let (mut call, mut other) = (pin!(call), pin!(other));
-    poll_fn(|cx| match call.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(Ok(answer)),
-        Poll::Pending => other.as_mut().poll(cx).map(Err),
-    })
-    .await
+    match select(pin!(call), pin!(other)).await {
+        Either::Left((answer, _)) => Ok(answer),
+        Either::Right((other, _)) => Err(other),
+    }
 }

@@ -28,7 +28,7 @@ use tower_toolcall::{
 use super::{
     Catalog, McpAnswer, McpConnection, McpNotifications, McpReconnect, McpService, McpTools,
     ResponseFuture,
-    child::{Child, Ended},
+    child::{Child, Started},
     probe::Probed,
 };
 #[cfg(feature = "http")]
@@ -85,6 +85,7 @@ const PING: Duration = Duration::from_secs(5);
 pub struct McpServer {
     calls: McpReconnect,
     tools: McpTools,
+    started: Started,
 }
 
 impl McpServer {
@@ -103,7 +104,8 @@ impl McpServer {
     /// as a child of theirs. Ctrl-C in a terminal does not reach it. Its stdin is closed when the
     /// connection ends. A process that has not ended after 3 s gets a SIGTERM with its group, and
     /// is killed 3 s later. If the runtime shuts down meanwhile, the group gets the SIGTERM
-    /// immediately. On other systems the process alone is killed.
+    /// immediately. On other systems the process alone is killed. [`process_id`](Self::process_id)
+    /// returns its id.
     pub fn command<A: Into<OsString>>(
         server: impl Into<Arc<str>>,
         program: impl Into<OsString>,
@@ -119,16 +121,16 @@ impl McpServer {
     }
 
     /// Returns a server that is a child process, as [`command`](Self::command) does, for a command
-    /// with an environment or a directory of its own. Each start calls `command`. What it sets for
-    /// stdin, stdout and stderr does not hold.
+    /// with an environment, a directory or an stderr of its own. Each start calls `command`. What
+    /// it sets for stdin and stdout does not hold.
     pub fn spawn(
         server: impl Into<Arc<str>>,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
-        let ended = Ended::default();
-        let end = ended.clone();
-        let transport = move || ready(Child::start(command(), end.clone()));
-        Self::reached(server.into(), transport, ended)
+        let started = Started::default();
+        let starts = started.clone();
+        let transport = move || ready(Child::start(command(), starts.clone()));
+        Self::reached(server.into(), transport, started)
     }
 
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls
@@ -151,14 +153,14 @@ impl McpServer {
         TransportError: std::error::Error + Send + Sync + 'static,
         Adapter: 'static,
     {
-        Self::reached(server.into(), transport, Ended::default())
+        Self::reached(server.into(), transport, Started::default())
     }
 
-    /// Makes a server. `ended` says how its process has ended, for errors that say less.
+    /// Makes a server. `started` knows how its process has ended, for errors that say less.
     fn reached<F, Fut, T, E, TransportError, Adapter>(
         server: Arc<str>,
         transport: F,
-        ended: Ended,
+        started: Started,
     ) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -169,20 +171,24 @@ impl McpServer {
         Adapter: 'static,
     {
         let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
-        let list = tools.clone();
+        let (list, process) = (tools.clone(), started.clone());
         let mut calls = McpReconnect::new(server, move || {
-            let (list, transport, ended) = (list.clone(), transport(), ended.clone());
+            let (list, transport, process) = (list.clone(), transport(), process.clone());
             let connected = async {
                 let transport = transport.await.map_err(|e| e.into().into_inner())?;
                 connected(list, Probed::new(transport.into_transport())).await
             };
-            connected.map_err(move |error| match ended.take() {
-                Some(why) => ToolError::new(ErrorKind::ConnectionFailed, why).into(),
-                None => error,
+            connected.map_err(move |error| {
+                let ended = |why| ToolError::new(ErrorKind::ConnectionFailed, why).into();
+                process.take_end().map_or(error, ended)
             })
         });
         calls.settings.connect_timeout = CONNECT_TIMEOUT;
-        Self { calls, tools }
+        Self {
+            calls,
+            tools,
+            started,
+        }
     }
 
     /// Returns a server that is reached by streamable HTTP at this address.
@@ -269,6 +275,17 @@ impl McpServer {
     ) -> Result<Self, ConfigError> {
         self.calls = change(self.calls)?;
         Ok(self)
+    }
+
+    /// Returns the server's name.
+    pub fn name(&self) -> &Arc<str> {
+        self.calls.server()
+    }
+
+    /// Returns the id of the process that was started last; `None` before the first start, when the
+    /// process is known to have ended, and for a server that is not a child process.
+    pub fn process_id(&self) -> Option<u32> {
+        self.started.id()
     }
 
     /// Returns the connection.

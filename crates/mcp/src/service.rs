@@ -328,17 +328,13 @@ pub(super) async fn within<F: Future>(limit: &mut WaitLimit, waited: F) -> Optio
 
 /// Refuses what the server's transport would drop without a word. Returns the size.
 fn check_size(arguments: &Map<String, Value>) -> Result<u64, ToolError> {
-    match json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES) {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if error.is_io() => Err(ToolError::refusal(
-            ErrorKind::InvalidInput,
-            "the arguments exceed the 16 MiB that an MCP message may have",
-        )),
-        Err(error) => Err(ToolError::refusal(
-            ErrorKind::InvalidInput,
-            error.to_string(),
-        )),
-    }
+    json_bytes(arguments, MAX_MESSAGE_BYTES - ENVELOPE_BYTES).map_err(|error| {
+        let why = match error.is_io() {
+            true => "the arguments exceed the 16 MiB that an MCP message may have".to_owned(),
+            false => error.to_string(),
+        };
+        ToolError::refusal(ErrorKind::InvalidInput, why)
+    })
 }
 
 #[cfg(test)]

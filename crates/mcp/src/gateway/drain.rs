@@ -4,8 +4,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use tokio::{sync::watch, task::coop::unconstrained};
-use tokio_util::sync::CancellationToken;
+use tokio::task::coop::unconstrained;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_toolcall::{
     call::CallInfo,
     error::{ErrorKind, Execution, ToolError},
@@ -23,7 +23,7 @@ pub(super) struct Drain(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    running: watch::Sender<usize>,
+    running: TaskTracker,
     /// No call begins.
     closed: CancellationToken,
     /// No call goes on.
@@ -34,7 +34,7 @@ struct Inner {
 
 impl Drain {
     pub(super) fn running(&self) -> usize {
-        *self.0.running.borrow()
+        self.0.running.len()
     }
 
     /// Runs a call, unless no call begins any more, and as long as calls go on.
@@ -44,11 +44,7 @@ impl Drain {
         call: impl Future<Output = Result<T, ToolError>>,
     ) -> Result<T, ToolError> {
         // Counted first: `drained` waits for every call that finds the server open.
-        self.0.running.send_if_modified(|n| {
-            *n += 1;
-            false
-        });
-        let _running = Running(&self.0.running);
+        let _running = self.0.running.token();
         if self.0.closed.is_cancelled() {
             return Err(refused());
         }
@@ -61,16 +57,16 @@ impl Drain {
 
     pub(super) fn close(&self) {
         self.0.closed.cancel();
+        self.0.running.close();
     }
 
     pub(super) async fn closed(&self) {
         self.0.closed.cancelled().await;
     }
 
-    /// Waits until no call runs.
+    /// Waits until it is closed and no call runs.
     pub(super) async fn drained(&self) {
-        // The sender is here, so it cannot fail.
-        let _ = self.0.running.subscribe().wait_for(|n| *n == 0).await;
+        self.0.running.wait().await;
     }
 
     /// Cuts short what runs, and waits until nothing does. The tools of the calls, in order, each
@@ -115,18 +111,6 @@ fn cut_short(tool: &str) -> ToolError {
     .with_user_message(text)
 }
 
-/// One of those that run.
-struct Running<'a>(&'a watch::Sender<usize>);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.send_if_modified(|n| {
-            *n -= 1;
-            *n == 0
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -161,19 +145,6 @@ mod tests {
         assert!(drained.is_woken());
         assert!(drained.poll().is_ready());
         assert_eq!(drain.running(), 0);
-    }
-
-    /// Thousands of streams may wait for the end, and calls come and go.
-    #[tokio::test]
-    async fn nobody_is_woken_by_calls_before_it_closes() {
-        let drain = Drain::default();
-        let mut closed = tokio_test::task::spawn(drain.closed());
-        assert!(closed.poll().is_pending());
-        drain.run(&info("a"), ready(Ok(7))).await.unwrap();
-        assert!(!closed.is_woken());
-        drain.close();
-        assert!(closed.is_woken());
-        assert!(closed.poll().is_ready());
     }
 
     #[tokio::test]

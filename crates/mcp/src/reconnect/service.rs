@@ -1,7 +1,6 @@
 use std::{
     fmt,
     future::{Future, pending, poll_fn},
-    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -27,7 +26,9 @@ use super::{
     connection::{Live, Unanswered, has_lost_session, is_loss},
     shared::{Shared, interrupted},
 };
-use crate::{McpAnswer, McpService, ResponseFuture, errors::named, refuse_if, service::within};
+use crate::{
+    McpAnswer, McpService, ResponseFuture, errors::named, future::first, refuse_if, service::within,
+};
 
 /// The tools of one MCP server, over a connection that is made on demand and again after a loss.
 ///
@@ -231,6 +232,10 @@ impl McpReconnect {
         self.current().map(|live| live.service().clone())
     }
 
+    pub(crate) fn server(&self) -> &Arc<str> {
+        &self.shared.server
+    }
+
     async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         let info = call.info();
         // One limit for the whole call, so that it is always held.
@@ -282,23 +287,18 @@ impl McpReconnect {
         limit.check()?;
         let max = self.settings.max_wait;
         let latest = max.and_then(|max| Instant::now().checked_add(max));
-        let mut establish = pin!(self.establish(max.is_some()));
-        let mut over = pin!(async {
+        let over = async {
             match latest {
                 Some(at) => unconstrained(sleep_until(at)).await,
                 None => pending().await,
             }
-        });
-        poll_fn(|cx| {
-            if let Poll::Ready(connected) = establish.as_mut().poll(cx) {
-                return Poll::Ready(connected);
-            }
-            if let Poll::Ready(error) = limit.poll(cx) {
-                return Poll::Ready(Err(error));
-            }
-            over.as_mut().poll(cx).map(|()| Err(self.busy()))
-        })
-        .await
+        };
+        let over = first(poll_fn(|cx| limit.poll(cx)), over);
+        match first(self.establish(max.is_some()), over).await {
+            Ok(connected) => connected,
+            Err(Ok(error)) => Err(error),
+            Err(Err(())) => Err(self.busy()),
+        }
     }
 
     /// Waits for the attempt that goes on, or begins one, if it may be made.
