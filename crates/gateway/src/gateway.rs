@@ -39,7 +39,8 @@ use tower_toolcall::{
     validate::Schemas,
 };
 use tower_toolcall_mcp::{
-    self as mcp, Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpSessions,
+    self as mcp, Catalog, GatewayHandler, McpAnswer, McpBodies, McpClassifier, McpServer,
+    McpSessions,
 };
 use tracing::warn;
 
@@ -47,7 +48,7 @@ use super::{
     hosts, in_flight,
     options::Options,
     pages::pages,
-    upstream::{Server, Upstream},
+    upstream::{self, Server, upstream},
 };
 
 /// How long the last answers have to go out when no call runs any more.
@@ -58,7 +59,7 @@ const FIRST: Duration = Duration::from_secs(10);
 
 pub(crate) struct Gateway {
     pub(crate) options: Options,
-    upstreams: Vec<Upstream>,
+    upstreams: Vec<McpServer>,
     /// The tasks that keep trying to start servers, and those that notify clients of changes.
     beside: JoinSet<()>,
     router: Router<McpAnswer>,
@@ -94,20 +95,14 @@ impl Gateway {
             Catalog::new([definition()]).put_schemas(&schemas);
             router = router.described_tool(mcp::definition(definition()), tool_fn(count_words));
         }
-        let upstreams = servers.into_iter().map(|s| Upstream::new(s, &schemas));
+        let upstreams = servers.into_iter().map(|s| upstream(s, &schemas));
         let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
         let mut beside = connect(&upstreams).await;
 
         let metrics = Metrics::new();
         let health = settings.health_builder().build()?;
-        for Upstream {
-            name,
-            service,
-            tools,
-            ..
-        } in upstreams.iter().cloned()
-        {
-            router = router.server(name, service, tools);
+        for server in &upstreams {
+            router = router.server(&**server.name(), server.clone(), server.tools().clone());
         }
         let router = router.with_health(&health).build()?;
         let layers = settings
@@ -122,7 +117,7 @@ impl Gateway {
         let handler = GatewayHandler::new(stack, router.clone());
         let routes = Routes::new(handler.stack());
         for server in &upstreams {
-            handler.follow(&server.tools);
+            handler.follow(server.tools());
         }
         beside.spawn(handler.follow_health(&health));
         Ok(Self {
@@ -137,7 +132,7 @@ impl Gateway {
         })
     }
 
-    pub(crate) fn upstreams(&self) -> &[Upstream] {
+    pub(crate) fn upstreams(&self) -> &[McpServer] {
         &self.upstreams
     }
 
@@ -213,18 +208,16 @@ impl Gateway {
 }
 
 /// Connects to all servers, for a time. Returns the tasks that go on with those that are not there.
-async fn connect(upstreams: &[Upstream]) -> JoinSet<()> {
+async fn connect(upstreams: &[McpServer]) -> JoinSet<()> {
     let mut beside = JoinSet::new();
-    let first = upstreams
-        .iter()
-        .map(|it| timeout(FIRST, it.service.connect()));
+    let first = upstreams.iter().map(|it| timeout(FIRST, it.connect()));
     for (server, connected) in upstreams.iter().zip(join_all(first).await) {
         match connected {
             Ok(Ok(_)) => continue,
-            Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name),
-            Err(_) => warn!("{} is not there yet", server.name),
+            Ok(Err(error)) => warn!("{} is not there yet: {error}", server.name()),
+            Err(_) => warn!("{} is not there yet", server.name()),
         }
-        beside.spawn(server.clone().connect());
+        beside.spawn(upstream::connect(server.clone()));
     }
     beside
 }

@@ -150,7 +150,9 @@ async fn run(options: Options, log: &Output) -> anyhow::Result<()> {
     log.say(format_args!("  {here}/rpc      JSON-RPC"));
     log.say(format_args!("  {here}/health   {here}/metrics"));
     for server in gateway.upstreams() {
-        log.say(format_args!("{} is process {}", server.name, server.pid()));
+        if let Some(id) = server.process_id() {
+            log.say(format_args!("{} is process {id}", server.name()));
+        }
     }
 
     let cut = gateway.serve(listener, signals).await?;

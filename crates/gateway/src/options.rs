@@ -9,8 +9,8 @@ pub(crate) struct Options {
     /// Starts an MCP server that talks over stdin and stdout, and offers its tools as NAME__TOOL
     ///
     /// It may be given several times. Quotes and backslashes in COMMAND are as in a shell, but
-    /// there are no variables, pipes or patterns: `files=npx -y SERVER "/my files"`. The server has
-    /// the environment and the directory of the gateway.
+    /// there are no variables, pipes, patterns or comments: `files=npx -y SERVER "/my files"`. The
+    /// server has the environment and the directory of the gateway. Its stderr goes to the log.
     #[arg(long = "server", value_name = "NAME=COMMAND", verbatim_doc_comment)]
     pub(crate) servers: Vec<Server>,
     /// Listens at this port of 127.0.0.1; 0 takes any free one

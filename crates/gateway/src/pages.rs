@@ -16,12 +16,11 @@ use tower_toolcall::{
     health::{Availability, Health},
     tool_metrics::Metrics,
 };
-
-use super::upstream::Upstream;
+use tower_toolcall_mcp::McpServer;
 
 /// `/health` and `/metrics`.
 pub(crate) fn pages(
-    upstreams: Vec<Upstream>,
+    upstreams: Vec<McpServer>,
     health: Health,
     metrics: Metrics,
     draining: Arc<AtomicBool>,
@@ -30,7 +29,7 @@ pub(crate) fn pages(
         let servers = health.snapshot();
         // Health is learnt from calls, and there may be none for a server that was never there.
         let all_there = servers.iter().all(|s| s.state == Availability::Available)
-            && upstreams.iter().all(|u| u.service.is_connected());
+            && upstreams.iter().all(|u| u.connection().is_connected());
         // A missing server does not take the gateway out of service, because its other tools work.
         let (status, word) = match draining.load(SeqCst) {
             true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),

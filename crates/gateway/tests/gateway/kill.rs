@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower_toolcall::settings::Settings;
+use tower_toolcall_mcp::McpServer;
 
 use crate::{
     kit::{LIMIT, Running, Use, alone, beside, in_use, rpc},
-    upstream::{PING, Upstream},
+    upstream::PING,
 };
 
 const CALLERS: u64 = 50;
@@ -172,20 +173,21 @@ async fn load<T>(gateway: &Running, meanwhile: impl Future<Output = T>) -> (Arc<
 
 /// Kills the server's process a while after it has connected, and the next one, and so on, for some
 /// time.
-async fn kill(server: &Upstream, after: Duration, times: u32) {
-    let (mut kills, mut last) = (0, 0);
+async fn kill(server: &McpServer, after: Duration, times: u32) {
+    let (mut kills, mut last) = (0, None);
     while kills < times {
         sleep(Duration::from_millis(20)).await;
-        if server.service.is_connected() && server.pid() != last {
+        if server.connection().is_connected() && server.process_id() != last {
             sleep(after).await;
-            last = server.pid();
-            let killed = Command::new("kill")
-                .args(["-9", &last.to_string()])
-                .status();
-            assert!(killed.unwrap().success());
+            last = server.process_id();
+            signal("-9", last.unwrap());
             kills += 1;
         }
     }
+}
+
+fn pid(server: &McpServer) -> u32 {
+    server.process_id().unwrap()
 }
 
 fn signal(which: &str, pid: u32) {
@@ -295,9 +297,9 @@ async fn a_server_may_stand_still() {
     let everything = gateway.upstream("everything").clone();
     let stopped = async {
         sleep(Duration::from_secs(1)).await;
-        signal("-STOP", everything.pid());
+        signal("-STOP", pid(&everything));
         sleep(Duration::from_secs(5)).await;
-        signal("-CONT", everything.pid());
+        signal("-CONT", pid(&everything));
         sleep(Duration::from_secs(2)).await;
     };
     let (tally, ()) = load(&gateway, stopped).await;
@@ -337,12 +339,12 @@ async fn a_server_that_is_stopped_for_good_is_replaced() {
     let _beside = beside().await;
     let gateway = Running::start(settings()).await;
     let everything = gateway.upstream("everything").clone();
-    let stopped = everything.pid();
+    let stopped = pid(&everything);
     let replaced = async {
         sleep(Duration::from_secs(1)).await;
         signal("-STOP", stopped);
         let since = Instant::now();
-        while everything.pid() == stopped || !everything.service.is_connected() {
+        while everything.process_id() == Some(stopped) || !everything.connection().is_connected() {
             assert!(since.elapsed() < LIMIT, "it is not");
             sleep(Duration::from_millis(20)).await;
         }

@@ -14,8 +14,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower_toolcall::settings::Settings;
+use tower_toolcall_mcp::McpServer;
 
-use crate::{gateway::Gateway, options::Options, upstream::Upstream};
+use crate::{gateway::Gateway, options::Options};
 
 /// The longest wait for anything. It only ends a test that hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -34,7 +35,7 @@ pub(crate) async fn beside() -> RwLockReadGuard<'static, ()> {
 
 pub(crate) struct Running {
     pub(crate) at: SocketAddr,
-    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) upstreams: Vec<McpServer>,
     signals: UnboundedSender<()>,
     served: JoinHandle<anyhow::Result<Vec<String>>>,
 }
@@ -48,7 +49,7 @@ impl Running {
     pub(crate) async fn serve(gateway: Gateway) -> Self {
         let running = Self::with_any(gateway).await;
         let since = Instant::now();
-        let is_there = |server: &Upstream| server.service.is_connected();
+        let is_there = |server: &McpServer| server.connection().is_connected();
         while !running.upstreams.iter().all(is_there) {
             assert!(since.elapsed() < 5 * LIMIT, "a server does not start");
             sleep(Duration::from_millis(20)).await;
@@ -75,9 +76,9 @@ impl Running {
         format!("http://{}{path}", self.at)
     }
 
-    pub(crate) fn upstream(&self, name: &str) -> &Upstream {
+    pub(crate) fn upstream(&self, name: &str) -> &McpServer {
         let mut all = self.upstreams.iter();
-        all.find(|server| *server.name == *name).unwrap()
+        all.find(|server| **server.name() == *name).unwrap()
     }
 
     /// As Ctrl-C does.

@@ -270,7 +270,7 @@ async fn a_server_may_come_late() {
     let gateway = Gateway::of(Settings::gateway(), servers, true).await;
     let gateway = Running::with_any(gateway.unwrap()).await;
     let since = Instant::now();
-    while !gateway.upstream("time").service.is_connected() {
+    while !gateway.upstream("time").connection().is_connected() {
         assert!(since.elapsed() < 5 * LIMIT, "the other one does not come");
         sleep(Duration::from_millis(50)).await;
     }
@@ -320,10 +320,11 @@ async fn the_servers_are_in_groups_of_their_own() {
     let _beside = beside().await;
     let gateway = Running::start(Settings::gateway()).await;
     for server in &gateway.upstreams {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        let pid = server.process_id().unwrap();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         // `pid (name) state parent group ...`, where the name may be anything.
         let group = stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap();
-        assert_eq!(group, server.pid().to_string(), "{stat}");
+        assert_eq!(group, pid.to_string(), "{stat}");
     }
     gateway.stopped().await;
 }

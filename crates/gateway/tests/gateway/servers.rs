@@ -178,3 +178,25 @@ async fn a_server_whose_program_is_missing_is_named_in_the_log() {
     let tools = program.client().await.list_all_tools().await.unwrap();
     assert!(tools.iter().any(|tool| tool.name == "time__convert_time"));
 }
+
+/// A log without it would not say why a server does not start, nor what one says in its work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_servers_write_to_stderr_is_in_the_log_without_secrets() {
+    let _beside = beside().await;
+    let secret = "sk-live-51Habcdefghijklmnopqrstuv";
+    let fails = format!("fails=sh -c 'echo no database with {secret} >&2; exit 3'");
+    let long = "long=sh -c 'yes word | head -c 5000 | tr \"\\n\" \" \" >&2; exit 3'";
+    let mut program = Program::start(&[&fails]);
+    assert!(!program.line("fails: no database").await.contains(secret));
+    let line = program.line("fails is not there yet").await;
+    assert!(line.contains("ended with exit status: 3"), "{line}");
+    let line = Program::start(&[long]).line("long: word").await;
+    assert!((4_000..4_500).contains(&line.len()), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_of_a_command_may_begin_with_a_hash() {
+    let _beside = beside().await;
+    let mut program = Program::start(&["words=sh -c 'echo $0 $1 $2 >&2; exit 3' #a \"#b\" c#d"]);
+    program.line("words: #a #b c#d").await;
+}
