@@ -25,7 +25,7 @@
 //!   table on the call.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls
 //!   stay as they are.
-//! - A call that is [resolved](crate::ToolCall::is_resolved) already passes unchanged, so the layer
+//! - A call that is [resolved](crate::flow::CallExt::is_resolved) already passes unchanged, so the layer
 //!   may stand in a stack twice, and at a bridge as well.
 //! - If the list of a known server was never read, its calls pass, under [one
 //!   key](crate::Identity::unlisted) whatever tool they name.
@@ -80,6 +80,7 @@
 //! ```
 //! use tower_toolcall::{
 //!     ErrorKind, Identity, ToolCall, ToolError,
+//!     flow::CallExt,
 //!     identity::{IdentityLayer, Resolve},
 //! };
 //!
@@ -140,7 +141,7 @@ pub use crate::call::Identity;
 #[doc(inline)]
 pub use crate::kit::per_tool::ToolNames;
 use crate::{
-    call::{CallInfo, Record, ToolCall},
+    call::{CallExt, CallInfo, Record, ToolCall},
     error::ToolError,
     event::{Audience, Event, Listen, Listener},
     flow::{Ends, Held, Sent},
@@ -152,8 +153,8 @@ pub trait Resolve: Send + Sync + 'static {
     /// call goes on under the caller's names.
     ///
     /// Called for each call, so it should be quick. The server to look for is the call's
-    /// [`named_server`](ToolCall::named_server): ignore the server that an outer router has
-    /// written.
+    /// [`named_server`](crate::flow::CallExt::named_server): ignore the server that an outer router
+    /// has written.
     ///
     /// # Errors
     ///

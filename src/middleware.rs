@@ -45,6 +45,7 @@
 //! use tower::{Layer, Service};
 //! use tower_toolcall::{
 //!     Claim, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
+//!     flow::CallExt,
 //!     middleware::{self, Next},
 //! };
 //!

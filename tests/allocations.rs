@@ -24,6 +24,7 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
+    flow::CallExt,
     health::Health,
     normalize::NormalizeLayer,
     once::OnceLayer,

@@ -21,7 +21,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    call::{Claim, ToolCall},
+    call::{CallExt, Claim, ToolCall},
     error::{ErrorKind, ToolError},
     outcome::{ByError, Classify},
     result::ToolResult,

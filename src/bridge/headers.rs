@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Extensions, HeaderMap, header::AsHeaderName};
 use tokio::time::Instant;
 
-use crate::call::{ToolCall, Trust};
+use crate::call::{CallExt, ToolCall, Trust};
 
 /// A longer id is not taken up.
 pub(super) const MAX_ID_BYTES: usize = 128;
@@ -70,11 +70,11 @@ impl ToolCall {
     /// milliseconds from now, becomes the call's deadline if that is earlier than the one it has.
     /// What is malformed, zero or there twice is ignored.
     ///
-    /// [`tighten_from_wire`](Self::tighten_from_wire) says what `trust` means. `Trusted` is for a
-    /// proxy that sets the header itself, or a mesh of one's own.
+    /// [`tighten_remote`](crate::flow::CallExt::tighten_remote) says what `trust` means. `Trusted`
+    /// is for a proxy that sets the header itself, or a mesh of one's own.
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
         if let Some(at) = deadline_of(headers) {
-            self.tighten_from_wire(at, trust);
+            self.tighten_remote(at, trust);
         }
         self
     }

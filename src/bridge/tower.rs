@@ -11,7 +11,7 @@ use tower::{
 };
 
 use crate::{
-    call::{Claim, ToolCall},
+    call::{CallExt, Claim, ToolCall},
     error::{
         ErrorKind, Execution, KnownErrors, ToolError,
         recognise::{LATE, LOST, judged},

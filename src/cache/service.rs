@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::layer::{CacheLayer, Rules};
 use crate::{
     answer::asks_for_input,
-    call::{CallInfo, Observation, ReplaySafety, ToolCall},
+    call::{CallExt, CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     event::InertReason,
     flow::{Flow, Gate, Gated, Readiness},

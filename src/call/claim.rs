@@ -23,7 +23,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    const fn bit(self) -> u8 {
+    pub(super) const fn bit(self) -> u8 {
         let bit = 1 << self as u8;
         debug_assert!(bit < KEYED, "each claim has a bit of its own");
         bit
@@ -38,34 +38,11 @@ pub(super) const KEYED: u8 = 1 << 5;
 const AMBIGUOUS: u8 = 1 << 6;
 
 impl ToolCall {
-    /// Claims the call, and returns whether it had been claimed before.
-    ///
-    /// Takes `&self`, because tower's `Policy::clone_request` sees the first attempt only so. A
-    /// clone carries the claims made before it.
-    #[inline]
-    pub fn claim(&self, claim: Claim) -> bool {
-        self.claims.fetch_or(claim.bit(), Relaxed) & claim.bit() != 0
-    }
-
-    /// Claims a call that no other thread can see, as [`claim`](Self::claim) does.
+    /// Claims a call that no other thread can see, as [`claim`](super::CallExt::claim) does.
     pub(crate) fn take_claim(&mut self, claim: Claim) -> bool {
         let before = *self.claims.get_mut();
         *self.claims.get_mut() = before | claim.bit();
         before & claim.bit() != 0
-    }
-
-    /// Returns whether an outer layer has made this claim.
-    #[inline]
-    pub fn is_claimed(&self, claim: Claim) -> bool {
-        self.has(claim.bit())
-    }
-
-    /// Returns a copy without this claim: for retriers such as tower's, which keep a copy of each
-    /// attempt and claim it when they send it.
-    pub fn unclaimed(&self, claim: Claim) -> Self {
-        let mut copy = self.clone();
-        copy.withdraw(claim);
-        copy
     }
 
     pub(super) fn withdraw(&mut self, claim: Claim) {

@@ -1,6 +1,6 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
-use super::{Claim, Place, ReplaySafety, ToolCall, hash::Hashes};
+use super::{ReplaySafety, ToolCall, hash::Hashes};
 use crate::text::Short;
 
 /// The separator of server and tool in a flat name, unless a table sets another.
@@ -9,11 +9,11 @@ const SEPARATOR: &str = "__";
 /// One tool, however callers spell it: its server, its own name, and what a table of tools knows of
 /// it.
 ///
-/// A table makes it of a call's names; [`ToolCall::resolved`] puts it on the call. See
-/// [`identity`](crate::identity).
+/// A table makes it of a call's names; [`resolved`](crate::flow::CallExt::resolved) puts it on the
+/// call. See [`identity`](crate::identity).
 ///
 /// ```
-/// use tower_toolcall::{Identity, ToolCall};
+/// use tower_toolcall::{Identity, ToolCall, flow::CallExt};
 ///
 /// let charge = Identity::new("charge").with_server("pay");
 /// let call = ToolCall::new("pay__charge").resolved(&charge);
@@ -28,9 +28,9 @@ const SEPARATOR: &str = "__";
 #[derive(Clone)]
 #[must_use]
 pub struct Identity {
-    names: Names,
-    replay: ReplaySafety,
-    timeout: Option<Duration>,
+    pub(super) names: Names,
+    pub(super) replay: ReplaySafety,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// The names of a tool.
@@ -177,85 +177,14 @@ impl Names {
 }
 
 impl ToolCall {
-    /// Puts the call under its tool's identity. Everything else stays, its [record](Self::observe)
-    /// too.
-    ///
-    /// The table's [replay safety](Self::replay_safety) and [timeout](Self::timeout) are written
-    /// where the caller set nothing. Settings of layers for this tool take precedence over both.
-    ///
-    /// Allocates nothing if the call has these names already and the identity has no timeout.
-    /// Otherwise it allocates once if an outer observer holds the names, and once more if a clone
-    /// of the call is kept: that clones the extensions deeply.
-    pub fn resolved(mut self, identity: &Identity) -> Self {
-        self = self.renamed(identity);
-        self.place = Place::Resolved;
-        if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
-            (self.replay, self.is_replay_listed) = (identity.replay, true);
-        }
-        if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
-            let ident = self.data_mut().ident_mut();
-            (ident.timeout, ident.is_timeout_listed) = (Some(timeout), true);
-        }
-        self
-    }
-
-    /// Replaces the call's names by those of an identity, and keeps everything else.
-    ///
-    /// For a bridge that maps the names which a model or a client uses. Unlike
-    /// [`resolved`](Self::resolved) it does not mark the call as resolved by a table of tools, and
-    /// ignores the identity's replay safety and timeout.
-    ///
-    /// ```
-    /// use tower_toolcall::{Identity, ToolCall};
-    ///
-    /// let call = ToolCall::new("docs_search").with_id("call_1");
-    /// let call = call.renamed(&Identity::new("docs/search"));
-    /// assert_eq!((call.tool(), call.id()), ("docs/search", Some("call_1")));
-    /// ```
-    pub fn renamed(mut self, identity: &Identity) -> Self {
-        // Made for the first call of the identity, and kept there.
-        identity.names.tool_hash();
-        if self.has_names_of(identity) {
-            self.data.ident.names.hashes.adopt(&identity.names.hashes);
-            return self;
-        }
-        if self.server() != identity.server() {
-            self.withdraw(Claim::Health);
-        }
-        self.data_mut().ident_mut().names = identity.names.clone();
-        self
-    }
-
     /// Returns whether it has these names already.
     pub(crate) fn has_names_of(&self, identity: &Identity) -> bool {
         self.data.ident.names.are(&identity.names)
     }
 
-    /// Returns whether server and tool are an [identity](Identity), and not what a caller wrote.
-    /// [`with_server`](Self::with_server) makes them the caller's again.
-    pub fn is_resolved(&self) -> bool {
-        self.place == Place::Resolved
-    }
-
-    /// Returns the call as the service of its server gets it: the server is reached, and an inner
-    /// table of tools ignores it.
-    ///
-    /// For code that passes calls on to servers, as `Router` does. The service of a server may have
-    /// tools and servers of its own under the same names.
-    pub fn delivered(mut self) -> Self {
-        self.place = Place::Delivered;
-        self
-    }
-
-    /// Returns the server that the call has still to reach: `None` without a server, and after
-    /// [`delivered`](Self::delivered).
-    pub fn named_server(&self) -> Option<&str> {
-        self.server().filter(|_| self.place != Place::Delivered)
-    }
-
     /// Returns whether `name` is the tool's name: its own one, or the flat one (`server__tool`) of
     /// a call with a server. For settings by name, which so hold however a
-    /// [resolved](Self::is_resolved) call was spelled.
+    /// [resolved](super::CallExt::is_resolved) call was spelled.
     ///
     /// ```
     /// use tower_toolcall::ToolCall;
@@ -273,20 +202,20 @@ impl ToolCall {
         self.data.ident.names.separator()
     }
 
-    /// How `name` compares with the flat name of the tool.
-    pub(crate) fn cmp_flat(&self, name: &str) -> Ordering {
-        self.data.ident.names.cmp_flat(name)
-    }
-
-    /// Returns whether a table of tools has set the [replay safety](Self::replay_safety). A listed
-    /// value applies only where neither the caller nor a setting decides.
-    pub fn is_replay_safety_listed(&self) -> bool {
+    /// Returns whether a table of tools has set the [replay safety](Self::replay_safety). A
+    /// listed value applies only where neither the caller nor a setting decides.
+    pub(crate) fn is_replay_safety_listed(&self) -> bool {
         self.is_replay_listed
     }
 
     /// Returns whether a table of tools has set the [timeout](Self::timeout).
-    pub fn is_timeout_listed(&self) -> bool {
+    pub(crate) fn is_timeout_listed(&self) -> bool {
         self.data.ident.is_timeout_listed
+    }
+
+    /// How `name` compares with the flat name of the tool.
+    pub(crate) fn cmp_flat(&self, name: &str) -> Ordering {
+        self.data.ident.names.cmp_flat(name)
     }
 }
 

@@ -244,7 +244,7 @@ impl CallInfo {
         (*attempt >= first).then(|| error.clone())
     }
 
-    /// Writes to the call's record, if an observer [observes](super::ToolCall::observe) it.
+    /// Writes to the call's record, if an observer [observes](crate::flow::CallExt::observe) it.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {
         self.ident.record(self.recording, write);

@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, atomic::AtomicU8};
 
-use http::Extensions;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Observation, Place, ToolCall, arguments::Arguments, identity::Names};
+use super::{Observation, ToolCall};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},
-    error::{ErrorKind, ToolError},
+    error::ToolError,
     text::Short,
 };
 
@@ -199,7 +198,7 @@ impl ToolCall {
         self.clone().following()
     }
 
-    fn following(mut self) -> Self {
+    pub(super) fn following(mut self) -> Self {
         self.detach();
         self.attempt = 1;
         self.limit_ms = 0;
@@ -213,41 +212,6 @@ impl ToolCall {
             self.data_mut().job = None;
         }
         self
-    }
-
-    /// A call of another service that this one needs, for the same caller. For layers, such as a
-    /// `token::TokenLayer`.
-    ///
-    /// Ids, rules, cancellation and deadline are those of this call. It has a record of its own, no
-    /// server, no arguments and no extensions, is attempt 1, and may run twice.
-    pub fn on_behalf(&self, tool: impl Into<Arc<str>>) -> Self {
-        // No copy of this call: the tool does not get it.
-        let mut call = self.copy().following();
-        call.place = Place::Asked;
-        let data = call.data_mut();
-        data.arguments = Arguments::default();
-        data.extensions = Extensions::new();
-        data.progress = None;
-        let ident = data.ident_mut();
-        ident.names = Names::new(tool.into());
-        ident.record = Arc::default();
-        call
-    }
-
-    /// For leaves: a call with a job starts none.
-    ///
-    /// # Errors
-    ///
-    /// `Internal`, as a refusal: no [`PollLayer`](crate::poll::PollLayer) has made it a question
-    /// for that job.
-    pub fn check_job(&self) -> Result<(), ToolError> {
-        match &self.data.job {
-            Some(_) => Err(ToolError::refusal(
-                ErrorKind::Internal,
-                "the call has a job, and no layer asks for it",
-            )),
-            None => Ok(()),
-        }
     }
 
     /// Returns the call of a caller who has gone: without their cancellation, with deadline `at`.

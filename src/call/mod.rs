@@ -8,8 +8,8 @@
 //! # Clone
 //!
 //! `clone()` does not allocate. A copy that a retry makes belongs to the same logical call and
-//! shares its [record](ToolCall::observe). A caller who clones a call to send it twice makes two
-//! logical calls: each gets its own record when the first layer that observes it sees it.
+//! shares its [record](crate::flow::CallExt::observe). A caller who clones a call to send it twice
+//! makes two logical calls: each gets its own record when the first layer that observes it sees it.
 
 // First, so that the page of the type begins with its constructors.
 mod tool_call;
@@ -17,6 +17,7 @@ mod tool_call;
 mod arguments;
 mod claim;
 mod deadline;
+pub(crate) mod ext;
 mod hash;
 mod identity;
 mod info;
@@ -35,6 +36,7 @@ mod wire;
 
 #[cfg(test)]
 pub(crate) use self::arguments::dismantle;
+pub(crate) use self::ext::CallExt;
 pub(crate) use self::hash::hash_of;
 pub(crate) use self::listeners::Listeners;
 use self::tool_call::Place;

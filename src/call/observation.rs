@@ -6,7 +6,8 @@ use std::{
 use super::{CallInfo, Record, known};
 use crate::{error::ToolError, event::Listen, redact::Rules};
 
-/// An observer's view of a call's [`Record`]; see [`ToolCall::observe`](super::ToolCall::observe).
+/// An observer's view of a call's [`Record`]; see
+/// [`CallExt::observe`](crate::flow::CallExt::observe).
 ///
 /// Once the outermost observer has dropped its own, the figures of those below may be of a later
 /// call; layers nest, so in a stack that does not happen.
@@ -95,7 +96,9 @@ impl Observation {
     ///     atomic::{AtomicU32, Ordering::Relaxed},
     /// };
     /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-    /// use tower_toolcall::{AnyError, Event, Listen, ReplaySafety, ToolCall, retry::RetryLayer};
+    /// use tower_toolcall::{
+    ///     AnyError, Event, Listen, ReplaySafety, ToolCall, flow::CallExt, retry::RetryLayer,
+    /// };
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
     /// let retries = Arc::new(AtomicU32::new(0));

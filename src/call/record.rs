@@ -138,8 +138,8 @@ impl Record {
         Some(recording)
     }
 
-    /// Returns whether an [observation](super::ToolCall::observe) reads the record. A layer that
-    /// repeats a call has a record too, which no observation reads; then a fact that costs a
+    /// Returns whether an [observation](crate::flow::CallExt::observe) reads the record. A layer
+    /// that repeats a call has a record too, which no observation reads; then a fact that costs a
     /// reading of the clock need not be recorded.
     pub fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)
@@ -234,7 +234,7 @@ impl Record {
 
     /// Notes that a table or a schema has a tool of this name. A call that is refused before it is
     /// sent then counts for its tool in [metrics](crate::tool_metrics); names that a model invents
-    /// do not. A [resolved](super::ToolCall::is_resolved) name needs no note.
+    /// do not. A [resolved](crate::flow::CallExt::is_resolved) name needs no note.
     pub fn set_known(&self) {
         self.known.store(true, Relaxed);
     }

@@ -1,26 +1,12 @@
 use std::sync::Arc;
 
-use super::{IdempotencyKey, Observation, Record, ToolCall, claim::KEYED};
+use super::{IdempotencyKey, Record, ToolCall, claim::KEYED};
 
 impl ToolCall {
-    /// Counts another attempt. For layers that repeat calls.
-    pub fn next_attempt(&mut self) {
-        self.begin_attempt(self.attempt().saturating_add(1));
-    }
-
     /// Begins attempt `n`; another layer has made those before it.
     pub(crate) fn begin_attempt(&mut self, n: u32) {
         self.attempt = u16::try_from(n).unwrap_or(u16::MAX);
         self.record(|r| r.begin_attempt(self.attempt.into()));
-    }
-
-    /// Observes the call as the layer that repeats it, at most `attempts` times: all attempts share
-    /// one record, which ends with the answer of this, and one [idempotency
-    /// key](Self::idempotency_key). Each further one is a clone of the call after
-    /// [`next_attempt`](Self::next_attempt).
-    pub fn observe_attempts(&mut self, attempts: u32) -> Observation {
-        let is_new = self.begin_repeated(attempts);
-        Observation::new(self.info(), is_new, self.attempt)
     }
 
     /// Begins the recording of a call to which the caller of this may make so many attempts: they
@@ -52,22 +38,10 @@ impl ToolCall {
             .then(|| self.data.ident.record.idempotency_key(self.recording))
     }
 
-    /// Observes the call: returns what the inner layers have [recorded](super::CallInfo::record),
-    /// for as long as the observer keeps it.
-    ///
-    /// The outermost observer starts the record, and inner ones read the same record. Observing
-    /// allocates only if clones of one call are sent at the same time, or if a
-    /// [function](crate::middleware) observes the call before it sends it on.
-    #[inline]
-    pub fn observe(&mut self) -> Observation {
-        let is_new = self.start_recording();
-        Observation::new(self.info(), is_new, self.attempt)
-    }
-
     /// Starts a recording, unless the call has one. One that is over belongs to an earlier call
     /// that this one was cloned from. Returns whether it is a new one.
     #[inline]
-    fn start_recording(&mut self) -> bool {
+    pub(super) fn start_recording(&mut self) -> bool {
         let record = &self.data.ident.record;
         if self.recording != 0 && record.is_current(self.recording) {
             return false;
@@ -91,7 +65,7 @@ impl ToolCall {
     }
 
     /// Makes it a call of its own: observers of the call that it was cloned from see nothing of it.
-    pub fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         self.recording = 0;
     }
 

@@ -377,9 +377,9 @@ async fn whoever_set_the_tighter_deadline_is_remembered() {
     let now = tokio::time::Instant::now();
     let at = |secs| now + Duration::from_secs(secs);
     let mut call = ToolCall::new("t").with_deadline(at(10));
-    call.tighten_from_wire(at(20), Trust::Untrusted);
+    call.tighten_remote(at(20), Trust::Untrusted);
     assert!(!call.is_deadline_untrusted());
-    call.tighten_from_wire(at(5), Trust::Untrusted);
+    call.tighten_remote(at(5), Trust::Untrusted);
     call.tighten(at(6));
     assert!(call.is_deadline_untrusted() && call.clone().is_deadline_untrusted());
     assert_eq!(call.deadline(), Some(at(5)));

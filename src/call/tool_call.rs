@@ -25,6 +25,8 @@ use crate::{
 
 /// A call of one tool: the request type of every layer in this crate.
 ///
+/// Authors of layers and bridges find more methods in [`CallExt`](crate::flow::CallExt).
+///
 /// 40 bytes; see the [module docs](crate::call) for what a clone shares.
 ///
 /// # Example
@@ -241,12 +243,6 @@ impl ToolCall {
         self
     }
 
-    /// Hides the secrets of these rules, as [`with_secrets`](Self::with_secrets) hides values. For
-    /// a tool service that has rules with the secrets of its request already.
-    pub fn hide_secrets_of(&mut self, rules: &Rules) {
-        self.set_rules(self.rules().clone().with_secrets_of(rules));
-    }
-
     pub(super) fn set_rules(&mut self, rules: Rules) {
         // What is so already is not written, which might be a copy.
         if *self.rules() != rules {
@@ -398,14 +394,6 @@ fn too_many_values() -> String {
 info::getters!(ToolCall, data.ident);
 
 impl ToolCall {
-    /// Returns a clone for reading. Never send it: sending leaves no trace, so a dropped call would
-    /// count as not sent, and might run twice.
-    ///
-    /// [Cloning](Self#impl-Clone-for-ToolCall) marks an observed call as copied; this does not.
-    pub fn copy_to_read(&self) -> Self {
-        self.copy()
-    }
-
     /// Returns a clone that does not mark an observed call as copied. For code that only reads the
     /// copy, and for layers that report each end of an attempt.
     ///

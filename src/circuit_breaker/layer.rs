@@ -232,8 +232,8 @@ impl<C> CircuitBreakerBuilder<C> {
     ///
     /// A call that had to wait for its answer and is dropped after its deadline is always a
     /// failure, unless the deadline was set by an [untrusted
-    /// caller](crate::ToolCall::tighten_from_wire), or an inner layer had held the call back. Other
-    /// drops do not count.
+    /// caller](crate::flow::CallExt::tighten_remote), or an inner layer had held the call back.
+    /// Other drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.settings.abandoned_after = Some(pending);
         self.settings.abandoned_policy = None;

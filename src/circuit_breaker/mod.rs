@@ -125,7 +125,7 @@
 //!   connections, 5xx, panics and errors of an unknown kind are failures. Caller errors, rate
 //!   limits, cancellations and refusals (including those of this crate's layers) do not count, and
 //!   free a probe's place. Timeouts caused by an [untrusted
-//!   caller](crate::ToolCall::tighten_from_wire)'s deadline do not count either. A probe that the
+//!   caller](crate::flow::CallExt::tighten_remote)'s deadline do not count either. A probe that the
 //!   tool answers with such an error (a 404, wrong input, MCP's `isError`) has succeeded, because
 //!   the tool answered. A denial, a rate limit, or a text alone prove nothing.
 //! - **Its future is dropped**: this is a failure if the call's deadline has passed, because an

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::handle::ConcurrencyLimitHandle;
 use crate::{
-    call::{Claim, ToolCall},
+    call::{CallExt, Claim, ToolCall},
     error::{ErrorKind, ToolError},
     flow::{Ends, Flow, Gate, Gated, Held, PollTurn, Readiness, Step},
     kit::{

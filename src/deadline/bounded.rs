@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::layer::DeadlineLayer;
 use crate::{
-    call::{CallInfo, Claim, ToolCall, nanos},
+    call::{CallExt, CallInfo, Claim, ToolCall, nanos},
     error::{ErrorKind, TimeoutLimit, ToolError},
     flow::{Ends, Flow, Gate, Gated, Readiness, Step, Ticket},
     kit::{

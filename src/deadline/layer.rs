@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 
 use super::bounded::Deadline;
-use crate::call::{Claim, ToolCall};
+use crate::call::{CallExt, Claim, ToolCall};
 use crate::config::ConfigError;
 
 /// Layer that ends calls at their deadline. See the [module docs](super) for an example.
@@ -80,8 +80,9 @@ impl DeadlineLayer {
     /// Sets the reserve that is kept back from an outer deadline, so that its owner can finish in
     /// time. Default 500 ms.
     ///
-    /// From a deadline that came from a remote caller ([`ToolCall::tighten_from_wire`]) at most a
-    /// tenth of the remaining time is kept back: of 300 ms a call gets 270 ms.
+    /// From a deadline that came from a remote caller
+    /// ([`CallExt::tighten_remote`](crate::flow::CallExt::tighten_remote)) at most a tenth of the
+    /// remaining time is kept back: of 300 ms a call gets 270 ms.
     ///
     /// Inside a layer that drains its deadline (`with_drain`), no reserve is kept.
     pub fn with_reserve(mut self, reserve: Duration) -> Self {

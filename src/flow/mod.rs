@@ -9,6 +9,8 @@
 //!   its result. Default: it passes.
 //! - [`Ticket`] decides what the call holds; whether its drop or panic matters. Default: nothing.
 //!
+//! The methods of a call that only layers need are those of [`CallExt`].
+//!
 //! # Example
 //!
 //! A layer that refuses the calls of one server:
@@ -153,7 +155,7 @@
 //! use tokio::time::Instant;
 //! use tower_toolcall::{
 //!     CallInfo, Observation, ToolCall, ToolError,
-//!     flow::{Abandoned, Ends, Gate, Readiness, Ticket, Times},
+//!     flow::{Abandoned, CallExt, Ends, Gate, Readiness, Ticket, Times},
 //! };
 //!
 //! #[derive(Clone, Default)]
@@ -298,6 +300,8 @@ pub use self::{
     in_flight::{Abandoned, Times},
     ready::Readiness,
 };
+#[doc(inline)]
+pub use crate::call::ext::CallExt;
 #[doc(inline)]
 pub use crate::kit::limit::WaitLimit;
 use crate::{

@@ -72,7 +72,7 @@
 //! nothing about the server; errors that were [inferred](crate::Evidence::Inferred) from a foreign
 //! error, for example from a text about connections (put a [`transport`](crate::transport) around
 //! your own client); and timeouts caused by the deadline of an [untrusted
-//! caller](crate::ToolCall::tighten_from_wire). A call that was dropped is a timeout if it had
+//! caller](crate::flow::CallExt::tighten_remote). A call that was dropped is a timeout if it had
 //! waited past its deadline, unless an inner layer had held it back. It is also a timeout if it had
 //! been pending for as long as its timeout since it was sent, 30 s if it has none. Otherwise it
 //! changes nothing. `NotFound`, `InvalidInput` and `Denied` are answers if they come from the

@@ -12,7 +12,7 @@ use super::{
     layer::{HealthBuilder, HealthLayer},
 };
 use crate::{
-    call::{CallInfo, Claim, ToolCall},
+    call::{CallExt, CallInfo, Claim, ToolCall},
     circuit_breaker::{Breaker, CircuitBreakerHandle, Pass, SERVER, Sign},
     error::{ErrorKind, Outage, ToolError},
     event::availability::Reason,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    call::{CallInfo, Claim, ToolCall},
+    call::{CallExt, CallInfo, Claim, ToolCall},
     config::{ConfigError, refuse_if},
     error::{ErrorKind, Execution, ToolError},
     flow::again::{After, Way},

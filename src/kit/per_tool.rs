@@ -238,7 +238,7 @@ impl<T> PerTool<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Identity;
+    use crate::call::{CallExt, Identity};
 
     fn table() -> PerTool<u8> {
         let mut table = PerTool::new("timeout");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     answer::asks_for_input,
-    call::{CallInfo, Observation, ReplaySafety, ToolCall},
+    call::{CallExt, CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
     flow::{Flow, Gate, Gated, Readiness},

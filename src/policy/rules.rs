@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::annotations::Annotations;
 use crate::{
-    call::{MAX_NAME_BYTES, ToolCall},
+    call::{CallExt, MAX_NAME_BYTES, ToolCall},
     kit::{glob::Glob, per_tool::Name},
     text::with_buffer,
 };

@@ -16,7 +16,7 @@ use super::{
     layer::PollLayer,
 };
 use crate::{
-    call::{JobRef, Observation, ToolCall},
+    call::{CallExt, JobRef, Observation, ToolCall},
     error::{ErrorKind, ToolError},
     event::{InertReason, Listener},
     flow::{

@@ -5,7 +5,7 @@ use tower_service::Service;
 
 use super::{gate::Admission, keyed::KeyGate, layer::RateLimitBackoffLayer};
 use crate::{
-    call::{Claim, ReplaySafety, ToolCall},
+    call::{CallExt, Claim, ReplaySafety, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     event::{Event, emit, ms},
     flow::{

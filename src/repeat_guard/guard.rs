@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     answer::hash_any,
-    call::{CallInfo, Observation, ToolCall},
+    call::{CallExt, CallInfo, Observation, ToolCall},
     error::{ErrorKind, QUOTA_IMPOSSIBLE, ToolError},
     event::{Event, InertReason, Listener},
     kit::{

@@ -15,7 +15,7 @@ use super::{
     tool_result::{About, ToolResult},
 };
 use crate::{
-    call::{Observation, ToolCall},
+    call::{CallExt, Observation, ToolCall},
     error::{ErrorKind, ToolError},
     flow::again::{After, Again, Before, Repeated},
     outcome::{Classify, Outcome},

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::budget::{Budgets, RetryBudget};
 use crate::{
-    call::{CallInfo, Claim, ReplaySafety, ToolCall},
+    call::{CallExt, CallInfo, Claim, ReplaySafety, ToolCall},
     config::ConfigError,
     error::{NORMALIZE, ToolError},
     event::{Event, InertReason, Listen, Listener, RetryRefusal},

@@ -16,7 +16,7 @@ use super::{
 #[cfg(feature = "validate")]
 use crate::validate::{Draft, Schema, Schemas};
 use crate::{
-    call::{CallInfo, Identity, Record, ReplaySafety, ToolCall},
+    call::{CallExt, CallInfo, Identity, Record, ReplaySafety, ToolCall},
     circuit_breaker::CircuitBreakerHandle,
     error::ToolError,
     identity::{IdentityLayer, Resolve},

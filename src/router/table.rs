@@ -7,7 +7,7 @@ use super::{
     service::Route,
 };
 use crate::{
-    call::{CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
+    call::{CallExt, CallInfo, Identity, MAX_NAME_BYTES, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     health::{Health, named},
     nearest::Nearest,

@@ -10,7 +10,7 @@ use tracing::Level;
 
 use super::layer::{SLOW_FRACTION, Settings, TimeoutLayer};
 use crate::{
-    call::{CallInfo, Claim, Progress, ToolCall},
+    call::{CallExt, CallInfo, Claim, Progress, ToolCall},
     error::{ErrorKind, TimeoutLimit, ToolError},
     event::{Event, Listener},
     flow::{Ends, Sent, Ticket},

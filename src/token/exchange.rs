@@ -20,7 +20,7 @@ use super::{
     target::TokenRequest,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallExt, CallInfo, ToolCall},
     error::{ErrorKind, ToolError},
     event::{Event, Listener, TokenOutcome},
     kit::{

@@ -13,7 +13,7 @@ use super::{
     target::TokenRequest,
 };
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallExt, CallInfo, ToolCall},
     error::{ErrorKind, Evidence, Execution, ToolError},
     flow::{
         Step,

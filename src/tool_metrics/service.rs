@@ -5,7 +5,7 @@ use tower_layer::Layer;
 
 use super::{handle::Metrics, row::Seat, sink::CallEnd};
 use crate::{
-    call::{CallInfo, Observation, ToolCall},
+    call::{CallExt, CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
     flow::{Abandoned, Ends, Gate, Readiness, Sent, Ticket, Times, Watched},
     outcome::{ByError, Classify},

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    call::{CallInfo, Claim, Observation, ToolCall},
+    call::{CallExt, CallInfo, Claim, Observation, ToolCall},
     error::{ErrorKind, MAX_TEXT, ToolError},
     event::{
         CallOutcome, Event, InertReason, details_are_heard, emit, heard::heard, level_of_error, ms,

@@ -10,7 +10,7 @@ use super::{
     repair,
 };
 use crate::{
-    call::{MAX_DEPTH as MAX_ARGUMENTS_DEPTH, ToolCall},
+    call::{CallExt, MAX_DEPTH as MAX_ARGUMENTS_DEPTH, ToolCall},
     config::ConfigError,
     redact::Rules,
     text::{Bounded, Short},

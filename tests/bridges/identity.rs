@@ -19,6 +19,7 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Identity, ServiceBuilderExt, ToolCall, ToolError, Trust, VerifiedCaller,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
+    flow::CallExt,
     identity::Resolve,
     serve::Routes,
 };

@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, layer::util::Stack, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, Trust, deadline::DeadlineLayer,
-    error::TimeoutLimit, timeout::TimeoutLayer,
+    error::TimeoutLimit, flow::CallExt, timeout::TimeoutLayer,
 };
 use tower_toolcall_test::Step;
 
@@ -79,13 +79,13 @@ async fn of_a_deadline_from_a_wire_at_most_a_tenth_is_kept_back() {
     for trust in [Trust::Untrusted, Trust::Trusted] {
         for (left, expected) in [(300, 270), (5_000, 4_500), (8_000, 7_500)] {
             let mut call = ToolCall::new("t");
-            call.tighten_from_wire(Instant::now() + ms(left), trust);
+            call.tighten_remote(Instant::now() + ms(left), trust);
             let (_, took, started) = run(DeadlineLayer::new(secs(10)), call).await;
             assert_eq!((took, started), (ms(expected), 1), "{trust:?}");
         }
         let wired = |left| {
             let mut call = ToolCall::new("t");
-            call.tighten_from_wire(Instant::now() + ms(left), trust);
+            call.tighten_remote(Instant::now() + ms(left), trust);
             call
         };
         let hops = |budget| Stack::new(DeadlineLayer::inherited(), DeadlineLayer::new(ms(budget)));

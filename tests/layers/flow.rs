@@ -13,7 +13,7 @@ use tokio_test::{assert_pending, assert_ready_err, task};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, CallInfo, ErrorKind, ToolCall, ToolError,
-    flow::{Abandoned, Ends, Gate, Gated, Readiness, Step, Ticket, Times},
+    flow::{Abandoned, CallExt, Ends, Gate, Gated, Readiness, Step, Ticket, Times},
     poll::PollLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryLayer,

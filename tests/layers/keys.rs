@@ -7,6 +7,7 @@ use tower_toolcall::{
         CircuitBreakerBuilder, CircuitBreakerHandle, CircuitBreakerLayer, WeakFailures,
     },
     concurrency_limit::ConcurrencyLimitLayer,
+    flow::CallExt,
     quota::{Quota, QuotaLayer},
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,

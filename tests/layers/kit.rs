@@ -22,7 +22,9 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok
 use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
-use tower_toolcall::{BoxError, Claim, ErrorKind, Execution, ToolCall, ToolError, switch::Switch};
+use tower_toolcall::{
+    BoxError, Claim, ErrorKind, Execution, ToolCall, ToolError, flow::CallExt, switch::Switch,
+};
 use tower_toolcall_test::{Events, Script, Step};
 
 /// What a layer makes of any of the inner services.

@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     AnyError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
+    flow::CallExt,
     middleware::{self, Next},
     retry::RetryLayer,
 };

@@ -12,6 +12,7 @@ use tower_toolcall::{
     call::JobRef,
     circuit_breaker::CircuitBreakerLayer,
     deadline::DeadlineLayer,
+    flow::CallExt,
     poll::{Job, PollLayer, Polled, Started},
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,

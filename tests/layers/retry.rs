@@ -13,6 +13,7 @@ use tower_toolcall::{
     ErrorKind, Event, Execution, Key, Keys, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     backoff::{Backoff, Jitter},
     deadline::DeadlineLayer,
+    flow::CallExt,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryBudget, RetryLayer, RetryPolicy, RetryRefusal},
     timeout::TimeoutLayer,
@@ -1044,7 +1045,7 @@ async fn the_error_before_the_deadline_is_kept() {
     for layers in ["deadline", "timeout", "untrusted"] {
         let mut call = call();
         if layers == "untrusted" {
-            call.tighten_from_wire(Instant::now() + secs(10), Trust::Untrusted);
+            call.tighten_remote(Instant::now() + secs(10), Trust::Untrusted);
         }
         let error = stack(layers).oneshot(call).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{layers}");

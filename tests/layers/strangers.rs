@@ -17,6 +17,7 @@ use tower_toolcall::{
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
+    flow::CallExt,
     health::Health,
     outcome::classify_fn,
     quota::{Quota, QuotaLayer},
@@ -40,7 +41,7 @@ fn call() -> ToolCall {
 /// A call whose caller, who is not trusted, leaves it so much time.
 fn hurried(time: Duration) -> ToolCall {
     let mut call = call();
-    call.tighten_from_wire(Instant::now() + time, Trust::Untrusted);
+    call.tighten_remote(Instant::now() + time, Trust::Untrusted);
     call
 }
 

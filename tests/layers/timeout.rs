@@ -9,7 +9,8 @@ use expect_test::expect;
 use tokio::time::{Instant, sleep};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
-    BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, timeout::TimeoutLayer,
+    BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, flow::CallExt,
+    timeout::TimeoutLayer,
 };
 use tower_toolcall_test::{Events, Script, Step};
 

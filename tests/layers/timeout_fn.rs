@@ -18,6 +18,7 @@ use tower_toolcall::{
     circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     error::TimeoutLimit,
+    flow::CallExt,
     identity::{IdentityLayer, Resolve},
     retry::RetryLayer,
     timeout::TimeoutLayer,

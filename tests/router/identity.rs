@@ -9,6 +9,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt, ToolCall,
     ToolError,
     circuit_breaker::{CircuitBreakerHandle, CircuitBreakerLayer},
+    flow::CallExt,
     identity::{IdentityLayer, Resolve},
     rate_limit::RateLimitBackoffLayer,
     redact::Rules,

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
+    flow::CallExt,
     router::{Router, RouterBuilder},
 };
 

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
     Claim, ErrorKind, ToolCall, ToolError,
+    flow::CallExt,
     health::Availability,
     settings::{KeyBy, Settings, StackLayer},
 };

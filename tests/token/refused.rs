@@ -2,7 +2,9 @@
 
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
-use tower_toolcall::{ErrorKind, Evidence, ToolCall, ToolError, token::UpstreamToken};
+use tower_toolcall::{
+    ErrorKind, Evidence, ToolCall, ToolError, flow::CallExt, token::UpstreamToken,
+};
 
 use crate::kit::{Provider, SECOND, Stack, Upstream, call, unauthorized};
 

@@ -13,6 +13,7 @@ use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
     check::warn_of_misfit,
     circuit_breaker::CircuitBreakerLayer,
+    flow::CallExt,
     retry::RetryPolicy,
     tool_metrics::Metrics,
     validate::{Schema, Schemas, ValidateLayer, Validation},

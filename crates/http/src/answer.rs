@@ -353,7 +353,7 @@ impl tower_toolcall::router::IntoAnswer<tower_toolcall_mcp::McpAnswer> for HttpA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tower_toolcall::ToolCall;
+    use tower_toolcall::{ToolCall, flow::CallExt};
 
     /// Of the body, status and headers stay.
     #[test]

@@ -27,6 +27,7 @@ use tower_toolcall::{
     answer::{ModelText as _, register},
     call::CallInfo,
     event::names::span as names,
+    flow::CallExt,
     hint::{self, HintSource},
     redact::Rules,
 };

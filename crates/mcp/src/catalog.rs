@@ -14,6 +14,7 @@ use tower_toolcall::{
     answer::json_bytes,
     call::{Identity, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
+    flow::CallExt,
     identity::Resolve,
     nearest,
     policy::{Annotate, Annotations},

@@ -20,6 +20,7 @@ use tower_toolcall::{
     answer::json_bytes,
     call::ToolCall,
     error::{ErrorKind, Execution, Outage, ToolError},
+    flow::CallExt,
     flow::WaitLimit,
 };
 

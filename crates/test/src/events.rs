@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 use tower_service::Service;
-use tower_toolcall::{Event, Listen, Observation, ToolCall, ToolError};
+use tower_toolcall::{Event, Listen, Observation, ToolCall, ToolError, flow::CallExt};
 
 use super::{MAX_EVENTS, script::lock};
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tower_service::Service;
 use tower_toolcall::{
     Classify, ErrorKind, Event, Identity, MAX_VALUES, ModelText, ToolCall, ToolError, ToolResult,
-    batch::Parallel, call::ValueCounter, event::Listener,
+    batch::Parallel, call::ValueCounter, event::Listener, flow::CallExt,
 };
 
 use crate::{

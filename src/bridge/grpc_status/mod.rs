@@ -125,7 +125,7 @@ use tonic_types::{ErrorDetails, ErrorInfo, RetryInfo, StatusExt as _, pb};
 
 use super::headers::{digits, the_only};
 use crate::{
-    call::{ToolCall, Trust},
+    call::{CallExt, ToolCall, Trust},
     error::{ErrorKind, Execution, KnownErrors, ToolError, known_by_type},
     hint::{self, Hint},
 };
@@ -397,7 +397,7 @@ impl ToolCall {
     pub fn with_grpc_deadline(self, metadata: &MetadataMap, trust: Trust) -> Self {
         let mut call = self.with_request_deadline(metadata.as_ref(), trust);
         if let Some(at) = timeout(metadata).and_then(|t| Instant::now().checked_add(t)) {
-            call.tighten_from_wire(at, trust);
+            call.tighten_remote(at, trust);
         }
         call
     }

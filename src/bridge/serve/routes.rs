@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bridge::headers::{deadline_of, the_only},
-    call::{Secret, ToolCall, Trust, VerifiedCaller},
+    call::{CallExt, Secret, ToolCall, Trust, VerifiedCaller},
     catch_panic::CatchPanicLayer,
     config::{ConfigError, refuse_if},
     error::ToolError,
@@ -125,7 +125,7 @@ impl Routes {
             .is_some_and(VerifiedCaller::has_bearer_token);
         move |mut call| {
             if let Some((at, trust)) = taken {
-                call.tighten_from_wire(at, trust);
+                call.tighten_remote(at, trust);
             }
             if let Some(subject) = &subject {
                 call = call.with_subject_token(subject.clone());

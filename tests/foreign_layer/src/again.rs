@@ -6,6 +6,7 @@ use tower::{Layer, Service, util::BoxCloneSyncService};
 use tower_toolcall::{
     Claim, Evidence, Execution, Listen, ReplaySafety, ToolCall, ToolError,
     event::{Event, Listener, RetryRefusal},
+    flow::CallExt,
     middleware::{self, Next},
 };
 

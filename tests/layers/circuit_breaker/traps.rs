@@ -16,6 +16,7 @@ use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     BoxError, ErrorKind, Key, Outcome, ToolCall, ToolError,
     circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, Trip},
+    flow::CallExt,
 };
 
 use super::{Rig, Step, Tool, default_rig, fails, kind, ok, secs, tool};

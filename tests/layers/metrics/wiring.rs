@@ -15,6 +15,7 @@ use tower_toolcall::{
     cache::CacheLayer,
     circuit_breaker::CircuitBreakerLayer,
     event::{BreakerState, Listen},
+    flow::CallExt,
     once::OnceLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},

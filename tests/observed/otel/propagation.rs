@@ -16,6 +16,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ReplaySafety, ToolCall,
     backoff::Backoff,
+    flow::CallExt,
     otel,
     retry::{RetryLayer, RetryPolicy},
     trace::TraceLayer,

@@ -37,6 +37,7 @@ use tower_toolcall::{
     BoxError, Key, ReplaySafety, ServiceBuilderExt as _, ToolCall, ToolError,
     backoff::Backoff,
     circuit_breaker::{CircuitBreakerLayer, Trip},
+    flow::CallExt,
     hint,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryPolicy,

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, value::RawValue};
 use tokio::time::Instant;
 use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
+    flow::CallExt,
     serve::{Rejection, Routes, json},
 };
 

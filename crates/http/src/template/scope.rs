@@ -15,7 +15,7 @@ use minijinja::{
 };
 
 use super::{super::job::Asked, Fault, NO_FUNCTION};
-use tower_toolcall::{ToolCall, call::UpstreamToken};
+use tower_toolcall::{ToolCall, call::UpstreamToken, flow::CallExt};
 
 /// The variable that has the upstream's token.
 pub(in super::super) const TOKEN: &str = "upstream_token";

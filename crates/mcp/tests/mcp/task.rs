@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
-    ErrorKind, ModelText as _, ServiceBuilderExt, ToolCall, poll::PollLayer, retry::RetryPolicy,
+    ErrorKind, ModelText as _, ServiceBuilderExt, ToolCall, flow::CallExt, poll::PollLayer,
+    retry::RetryPolicy,
 };
 use tower_toolcall_mcp::{McpAnswer, McpService, McpTask};
 use tower_toolcall_test::Events;
