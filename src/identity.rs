@@ -25,8 +25,8 @@
 //!   table on the call.
 //! - Errors that come back, and their texts, name the tool as the caller did; errors of other calls
 //!   stay as they are.
-//! - A call that is [resolved](crate::flow::CallExt::is_resolved) already passes unchanged, so the layer
-//!   may stand in a stack twice, and at a bridge as well.
+//! - A call that is [resolved](crate::flow::CallExt::is_resolved) already passes unchanged, so the
+//!   layer may stand in a stack twice, and at a bridge as well.
 //! - If the list of a known server was never read, its calls pass, under [one
 //!   key](crate::Identity::unlisted) whatever tool they name.
 //!

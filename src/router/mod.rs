@@ -9,8 +9,8 @@
 //!   not know says nothing.
 //!
 //! The service of a server sees the tool's own name, and the server on the call. The rest of the
-//! call passes unchanged, with its [record](crate::flow::CallExt::observe), so outer observers see inner
-//! attempts. Errors that come back name the tool as the caller does.
+//! call passes unchanged, with its [record](crate::flow::CallExt::observe), so outer observers see
+//! inner attempts. Errors that come back name the tool as the caller does.
 //!
 //! Routers nest. A server that a router has put on a call means nothing to an inner router.
 //!
