@@ -67,7 +67,7 @@ async fn bench_with(classifier: McpClassifier, test: impl AsyncFnOnce(&mut Bench
 }
 
 async fn bounded(test: impl Future<Output = ()>) {
-    let limit = Duration::from_secs(20);
+    let limit = Duration::from_secs(60);
     timeout(limit, test).await.expect("it hangs");
 }
 
