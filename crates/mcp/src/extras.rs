@@ -48,7 +48,7 @@ use super::{IDEMPOTENCY_KEY_META, McpAnswer, errors};
 #[must_use]
 pub struct McpExtras(Arc<Inner>);
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct Inner {
     input_responses: Option<InputResponses>,
     request_state: Option<String>,
@@ -92,18 +92,13 @@ impl McpExtras {
         idempotency_key: Option<Arc<str>>,
         meta: JsonObject,
     ) -> Option<Self> {
-        let meta = free(meta);
-        let is_empty = input_responses.is_none()
-            && request_state.is_none()
-            && idempotency_key.is_none()
-            && meta.is_empty();
         let extras = Inner {
             input_responses,
             request_state,
             idempotency_key,
-            meta,
+            meta: free(meta),
         };
-        (!is_empty).then(|| Self(Arc::new(extras)))
+        (extras != Inner::default()).then(|| Self(Arc::new(extras)))
     }
 
     pub(super) fn meta(&self) -> JsonObject {

@@ -80,6 +80,14 @@ impl Routes {
         kept.meta = None;
         self.early.push_back(kept);
     }
+
+    /// One call less is being sent.
+    fn sent(&mut self) {
+        self.sending -= 1;
+        if self.sending == 0 {
+            self.early.clear();
+        }
+    }
 }
 
 impl McpProgress {
@@ -102,10 +110,11 @@ impl McpProgress {
     }
 
     /// Expects notifications for a call that is about to be sent.
-    pub(super) fn expect(&self, to: Reports) -> Expected {
+    pub(super) fn expect(&self, to: Reports) -> Route {
         lock(&self.routes).sending += 1;
         let all = self.clone();
-        Expected { all, to }
+        let token = None;
+        Route { all, to, token }
     }
 }
 
@@ -155,51 +164,41 @@ impl Reports {
     }
 }
 
-/// A call that is being sent. A server may report progress before the call's token is known.
-pub(super) struct Expected {
+/// The way of progress to a call. A server may report progress before the call's token is known.
+pub(super) struct Route {
     all: McpProgress,
     to: Reports,
+    /// `None` while the call is being sent.
+    token: Option<ProgressToken>,
 }
 
-impl Expected {
-    /// Routes notifications with this token to the call, until the route is dropped.
-    pub(super) fn route(self, token: ProgressToken) -> Route {
+impl Route {
+    /// Takes notifications with this token to the call, until the route is dropped.
+    pub(super) fn take(&mut self, token: ProgressToken) {
         // Those that came first are reported first.
         loop {
             let mut routes = lock(&self.all.routes);
             let is_of_call = |early: &ProgressNotificationParam| early.progress_token == token;
             let Some(first) = routes.early.iter().position(is_of_call) else {
                 routes.calls.insert(token.clone(), self.to.clone());
+                routes.sent();
                 break;
             };
             let early = routes.early.remove(first);
             drop(routes);
             early.iter().for_each(|early| self.to.report(early));
         }
-        let all = self.all.clone();
-        Route { all, token }
+        self.token = Some(token);
     }
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        let mut routes = lock(&self.all.routes);
-        routes.sending -= 1;
-        if routes.sending == 0 {
-            routes.early.clear();
-        }
-    }
-}
-
-/// One call's entry; see [`Expected::route`].
-pub(super) struct Route {
-    all: McpProgress,
-    token: ProgressToken,
 }
 
 impl Drop for Route {
     fn drop(&mut self) {
-        lock(&self.all.routes).calls.remove(&self.token);
+        let mut routes = lock(&self.all.routes);
+        match &self.token {
+            Some(token) => drop(routes.calls.remove(token)),
+            None => routes.sent(),
+        }
     }
 }
 
@@ -291,10 +290,10 @@ mod tests {
     #[test]
     fn progress_before_the_token_is_known_reaches_the_call() {
         let (all, (to, seen)) = (McpProgress::new(), reports());
-        let call = all.expect(to);
+        let mut call = all.expect(to);
         all.report(&ProgressNotificationParam::new(token(1), 0.25));
         all.report(&ProgressNotificationParam::new(token(2), 0.5));
-        let _route = call.route(token(1));
+        call.take(token(1));
         all.report(&ProgressNotificationParam::new(token(1), 0.75));
         assert_eq!(*lock(&seen), [0.25, 0.75]);
         assert_eq!(lock(&all.routes).early.len(), 0, "all calls are sent");

@@ -1,6 +1,6 @@
 use std::{
     ffi::OsString,
-    future::{Future, ready},
+    future::Future,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -30,6 +30,7 @@ use super::{
     ResponseFuture,
     child::{Child, Started},
     probe::Probed,
+    service::has_session,
 };
 #[cfg(feature = "http")]
 use super::{McpHttpClient, http_client};
@@ -129,8 +130,15 @@ impl McpServer {
     ) -> Self {
         let started = Started::default();
         let starts = started.clone();
-        let transport = move || ready(Child::start(command(), starts.clone()));
-        Self::reached(server.into(), transport, started)
+        let server = Self::connected_by(server.into(), move |list| {
+            let (process, starts) = (Child::start(command(), starts.clone()), starts.clone());
+            let connected = async { connected(list, process?).await };
+            connected.map_err(move |error| {
+                let ended = |why| ToolError::new(ErrorKind::ConnectionFailed, why).into();
+                starts.take_end().map_or(error, ended)
+            })
+        });
+        Self { started, ..server }
     }
 
     /// Returns a server that is reached by any transport of rmcp's. Each connection calls
@@ -153,41 +161,28 @@ impl McpServer {
         TransportError: std::error::Error + Send + Sync + 'static,
         Adapter: 'static,
     {
-        Self::reached(server.into(), transport, Started::default())
+        Self::connected_by(server.into(), move |list| {
+            let transport = transport();
+            async move {
+                let transport = transport.await.map_err(|e| e.into().into_inner())?;
+                connected(list, transport.into_transport()).await
+            }
+        })
     }
 
-    /// Makes a server. `started` knows how its process has ended, for errors that say less.
-    fn reached<F, Fut, T, E, TransportError, Adapter>(
-        server: Arc<str>,
-        transport: F,
-        started: Started,
-    ) -> Self
+    fn connected_by<F, Fut>(server: Arc<str>, connect: F) -> Self
     where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<T, E>> + Send + 'static,
-        T: IntoTransport<RoleClient, TransportError, Adapter>,
-        E: Into<AnyError>,
-        TransportError: std::error::Error + Send + Sync + 'static,
-        Adapter: 'static,
+        F: Fn(McpTools) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<McpConnection, BoxError>> + Send + 'static,
     {
         let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
-        let (list, process) = (tools.clone(), started.clone());
-        let mut calls = McpReconnect::new(server, move || {
-            let (list, transport, process) = (list.clone(), transport(), process.clone());
-            let connected = async {
-                let transport = transport.await.map_err(|e| e.into().into_inner())?;
-                connected(list, Probed::new(transport.into_transport())).await
-            };
-            connected.map_err(move |error| {
-                let ended = |why| ToolError::new(ErrorKind::ConnectionFailed, why).into();
-                process.take_end().map_or(error, ended)
-            })
-        });
+        let list = tools.clone();
+        let mut calls = McpReconnect::new(server, move || connect(list.clone()));
         calls.settings.connect_timeout = CONNECT_TIMEOUT;
         Self {
             calls,
             tools,
-            started,
+            started: Started::default(),
         }
     }
 
@@ -343,6 +338,7 @@ async fn connected(
         preferred_versions: vec![ProtocolVersion::LATEST],
         legacy_version: None,
     };
+    let transport = Probed::new(transport);
     let client = handler.serve_with_lifecycle(transport, newest).await?;
     let listens = follow(client.service().tools(), client.peer()).await;
     client.service().tools().refresh(client.peer()).await?;
@@ -362,7 +358,7 @@ async fn follow(
 ) -> Option<impl Future<Output = ()> + Send + use<>> {
     let server = peer.peer_info()?;
     let changes = server.capabilities.tools.as_ref()?.list_changed == Some(true);
-    if server.protocol_version.has_initialize() || !changes {
+    if has_session(peer) != Some(false) || !changes {
         return None;
     }
     let filter = SubscriptionFilter::builder().tools_list_changed().build();

@@ -2,10 +2,10 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
@@ -131,8 +131,7 @@ impl McpService {
     async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         call.check()?;
         let bytes = check_size(call.arguments())?;
-        let server = self.peer.peer_info();
-        let has_headers = server.is_some_and(|s| !s.protocol_version.has_initialize());
+        let has_headers = has_session(&self.peer) == Some(false);
         if !has_headers || TaskRequest::of(&call).is_some() {
             return self.send(call).await;
         }
@@ -169,7 +168,7 @@ impl McpService {
         drop(call);
 
         let reports = reports.zip(self.progress.as_ref());
-        let expected = reports.map(|(to, all)| all.expect(to));
+        let mut route = reports.map(|(to, all)| all.expect(to));
         let sent = self.peer.send_cancellable_request(request, options).await;
         // What could not be sent has not run.
         let handle =
@@ -177,7 +176,9 @@ impl McpService {
         let pending = Pending::of(&handle);
         #[cfg(feature = "otel")]
         info.record(|r| r.insert_extension(self.sent(&handle.id)));
-        let _route = expected.map(|call| call.route(handle.progress_token.clone()));
+        if let Some(route) = &mut route {
+            route.take(handle.progress_token.clone());
+        }
 
         let answer = handle.await_response().await;
         pending.answered();
@@ -287,11 +288,9 @@ impl<R: ServiceRole> Drop for Pending<R> {
         }));
         // The first poll puts the notification into rmcp's queue, before anything that is sent
         // later. Unconstrained, because the task that drops us may have used up its budget.
-        let mut cx = Context::from_waker(Waker::noop());
-        let first = notify.as_mut().poll(&mut cx);
         // If the queue was full, the rest needs a task that waits for it. It ends with the
         // connection.
-        if first.is_pending()
+        if (&mut notify).now_or_never().is_none()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(notify);
@@ -307,6 +306,12 @@ fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
     }
     let params = params.with_arguments(call.take_arguments());
     Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
+}
+
+/// Returns whether a connection has a session, which `initialize` began. Revisions from 2026-07-28
+/// on have neither.
+pub(super) fn has_session(peer: &Peer<RoleClient>) -> Option<bool> {
+    Some(peer.peer_info()?.protocol_version.has_initialize())
 }
 
 /// Returns whether this is the definition of the call's tool, and puts arguments into headers.

@@ -12,7 +12,8 @@ use rmcp::{
     model::{ProgressNotificationParam, ProgressToken, RequestId},
     service::{Peer, RoleServer},
 };
-use tokio::{sync::watch, task::AbortHandle, time::sleep};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{future::first, progress::Relay};
 
@@ -22,7 +23,7 @@ pub(super) struct Session {
     number: u64,
     /// Tells the client of changes. One for each session, however often a client says that it is
     /// ready.
-    listener: OnceLock<AbortHandle>,
+    listener: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl Session {
@@ -49,7 +50,7 @@ impl Session {
     /// Runs this as long as the session lives, if nothing does yet.
     pub(super) fn listen(&self, listener: impl Future<Output = ()> + Send + 'static) {
         self.listener
-            .get_or_init(|| tokio::spawn(listener).abort_handle());
+            .get_or_init(|| AbortOnDropHandle::new(tokio::spawn(listener)));
     }
 }
 
@@ -71,14 +72,6 @@ impl Default for Session {
 impl Clone for Session {
     fn clone(&self) -> Self {
         Self::default()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(listener) = self.listener.get() {
-            listener.abort();
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::{
 use tower_toolcall::error::{ErrorKind, Outage, ToolError};
 
 use super::{McpReconnect, shared::WeakLeaf};
-use crate::{McpAnswer, McpService, errors, future::lock};
+use crate::{McpAnswer, McpService, errors, future::lock, service::has_session};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -188,15 +188,11 @@ async fn refuses(peer: &Peer<RoleClient>) -> Option<ToolError> {
         return Some(refusal);
     }
     // It may have no pings. Without a session each of its errors is an answer.
-    if !has_session(peer) || errors::protocol_code(&refusal) == Some(METHOD_NOT_FOUND) {
+    if has_session(peer) != Some(true) || errors::protocol_code(&refusal) == Some(METHOD_NOT_FOUND)
+    {
         return None;
     }
     peer.list_tools(None).await.err().map(errors::from_service)
-}
-
-fn has_session(peer: &Peer<RoleClient>) -> bool {
-    let server = peer.peer_info();
-    server.is_some_and(|server| server.protocol_version.has_initialize())
 }
 
 /// Returns whether an error of a call is that of a session that the server does not know any more.
@@ -206,7 +202,7 @@ pub(super) async fn has_lost_session(
     error: &ToolError,
     limit: Option<Duration>,
 ) -> bool {
-    if !errors::is_of_lost_session(error, limit.is_some()) || !has_session(peer) {
+    if !errors::is_of_lost_session(error, limit.is_some()) || has_session(peer) != Some(true) {
         return false;
     }
     match timeout(limit.unwrap_or(LIMIT), refuses(peer)).await {

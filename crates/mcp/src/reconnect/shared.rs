@@ -8,9 +8,9 @@ use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::watch,
-    task::AbortHandle,
     time::{Instant, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tower_toolcall::{
     error::{AnyError, ErrorKind, Execution, Outage, ToolError},
     event::{TARGET, names::span, shown_name},
@@ -229,9 +229,8 @@ pub(super) type Ended = watch::Receiver<Option<Result<(), ToolError>>>;
 
 /// An attempt to connect, in a task of its own: a caller that is dropped, or held and not polled,
 /// stops no other caller. Dropped, it ends the task.
-#[derive(Debug)]
 pub(super) struct Attempt {
-    task: AbortHandle,
+    task: AbortOnDropHandle<()>,
     pub(super) ended: Ended,
     /// When it is over at the latest; `None`: so late that no clock reaches it.
     pub(super) until: Option<Instant>,
@@ -274,7 +273,7 @@ impl Attempt {
             });
         };
         Self {
-            task: tokio::spawn(attempt.with_current_subscriber()).abort_handle(),
+            task: AbortOnDropHandle::new(tokio::spawn(attempt.with_current_subscriber())),
             ended,
             until: since.checked_add(limit),
         }
@@ -283,12 +282,6 @@ impl Attempt {
     /// Not if it has ended, or its runtime has before it had begun.
     pub(super) fn goes_on(&self) -> bool {
         !self.task.is_finished()
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
