@@ -68,7 +68,8 @@ fn an_empty_file_is_the_default() {
     );
 }
 
-/// G3: the whole presets have the breakers of the breaker's own presets.
+/// G3, C1, C2, C3, W4: the whole presets have the breakers of the breaker's own presets, which
+/// `traces` of `tests/layers` replays.
 #[test]
 fn the_breakers_of_the_presets_are_those_of_the_layer() {
     use tower_toolcall::circuit_breaker::CircuitBreakerBuilder;

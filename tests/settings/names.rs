@@ -1,7 +1,5 @@
 //! Names and patterns that match no tool (P6).
 
-use std::sync::{Arc, LazyLock, Mutex};
-
 use expect_test::expect;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -15,8 +13,9 @@ use tower_toolcall::{
     settings::Settings,
     timeout::TimeoutLayer,
 };
+use tracing::Level;
 
-use crate::kit::secs;
+use crate::kit::{Written, secs};
 
 /// The tools `docs__search`, `docs__fetch` and `delete_file`.
 struct Table;
@@ -182,53 +181,13 @@ fn layers_alone_are_checked_against_a_table() {
     }
 }
 
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Written {
-    /// Hears the warnings of this thread.
-    fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
-        let written = Self::default();
-        let to = written.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::WARN)
-            .with_ansi(false)
-            .with_writer(move || to.clone())
-            .finish();
-        let guard = tracing::subscriber::set_default(subscriber);
-        LazyLock::force(&ANOTHER);
-        tracing::callsite::rebuild_interest_cache();
-        (written, guard)
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// While there is one subscriber alone, tracing asks the thread that meets an event first, which
-/// may have none.
-static ANOTHER: LazyLock<tracing::Dispatch> =
-    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
-
 /// The warnings of so many calls of `search`.
 async fn warnings<L>(layer: &L, calls: usize) -> String
 where
     L: Layer<tower::util::BoxCloneSyncService<ToolCall, &'static str, ToolError>>,
     L::Service: Service<ToolCall, Response = &'static str, Error: std::fmt::Debug> + Clone,
 {
-    let (written, _guard) = Written::heard();
+    let (written, _guard) = Written::heard(Level::WARN);
     let tool = service_fn(|_: ToolCall| async { Ok::<_, ToolError>("done") });
     let tools = layer.layer(tower::util::BoxCloneSyncService::new(tool));
     for _ in 0..calls {
@@ -306,7 +265,7 @@ fn a_policy_without_a_table_of_tools_is_a_warning() {
         } else {
             stack
         };
-        let (written, _guard) = Written::heard();
+        let (written, _guard) = Written::heard(Level::WARN);
         let _ = stack.build().unwrap();
         written.text()
     };

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
@@ -23,19 +23,14 @@ use tower_toolcall::{
     trace::{End, TraceHooks},
 };
 use tower_toolcall_test::{Script, Step};
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing::Level;
 
-use crate::kit::{call, changed, flaky, run, safe, secs, stack};
+use crate::kit::{Written, call, changed, flaky, run, safe, secs, stack};
 
 assert_impl_all!(StackBuilder<ByError, Own<()>>: Send, Sync, Clone);
 assert_impl_all!(StackLayer<ByError, Own<()>>: Send, Sync, Unpin, Clone);
 
 type Heard = Arc<Mutex<Vec<String>>>;
-
-/// While there is one subscriber alone, tracing asks the thread that meets an event first, which
-/// may have none.
-static ANOTHER: LazyLock<tracing::Dispatch> =
-    LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 
 fn taken(heard: &Heard) -> Vec<String> {
     std::mem::take(&mut heard.lock().unwrap())
@@ -393,13 +388,7 @@ async fn hooks_hear_of_calls_and_attempts() {
         let builder = settings.stack().with_hooks(hooks).with_classifier(own);
         let layer = builder.with_listener(|_: &Event<'_>| {}).build().unwrap();
         let tool = flaky(ErrorKind::Upstream, 0);
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(std::io::sink)
-            .finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
-        LazyLock::force(&ANOTHER);
-        tracing::callsite::rebuild_interest_cache();
+        let _listens = Written::heard(Level::TRACE);
         assert_eq!(run(&layer, &tool, call()).await, Ok("done"));
         let expected = vec!["search Some(Reported)"; 1 + usize::from(attempts)];
         assert_eq!(taken(&heard), expected);
@@ -411,17 +400,9 @@ async fn hooks_hear_of_calls_and_attempts() {
 fn a_warning_is_an_event_when_the_stack_is_built() {
     let file = "[circuit_breaker]\nwindow = \"5m\"\n[tools.import]\ntimeout = \"10m\"";
     let settings: Settings = toml::from_str(file).unwrap();
-    let written = Written::default();
-    let to = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || to.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    LazyLock::force(&ANOTHER);
-    tracing::callsite::rebuild_interest_cache();
+    let (written, _guard) = Written::heard(Level::INFO);
     let _ = settings.stack().build().unwrap();
-    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let written = written.text();
     assert_eq!(written.matches("tool.settings").count(), 1, "{written}");
     assert!(
         written.contains("WARN") && written.contains("window (5m) must"),
@@ -436,34 +417,11 @@ async fn hooks_without_a_word_on_answers_leave_them_in_the_span() {
     let hooks = Hooks(Heard::default());
     let layer = settings.stack().with_hooks(hooks).build().unwrap();
     let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("sunny".to_owned()) });
-    let written = Written::default();
-    let to = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_ansi(false)
-        .with_writer(move || to.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    LazyLock::force(&ANOTHER);
-    tracing::callsite::rebuild_interest_cache();
+    let (written, _guard) = Written::heard(Level::TRACE);
     assert_eq!(layer.layer(tool).oneshot(call()).await.unwrap(), "sunny");
-    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let written = written.text();
     for field in ["tool.output_bytes=7", "gen_ai.tool.call.result=sunny"] {
         assert!(written.contains(field), "{field} in {written}");
-    }
-}
-
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

@@ -12,7 +12,6 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::Full;
-use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
@@ -21,7 +20,6 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxClo
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError, ToolResult,
     batch::{Parallel, Sequence},
-    circuit_breaker::{BreakerState, TransitionReason},
     result::{Status, ToolResultLayer},
     router::{Json, Router, tool_fn},
     settings::{Place, Settings},
@@ -33,7 +31,6 @@ use tower_toolcall_http::{
     ExecutionError, ExecutionResult, ExecutionStatus, HttpAnswer, ToolManifest,
     token::{ClientAuth, TokenEndpoint},
 };
-use tower_toolcall_mcp::McpAnswer;
 use tower_toolcall_mcp::{self as mcp, McpClassifier};
 
 const fn secs(n: u64) -> Duration {
@@ -258,71 +255,6 @@ fn system_c() -> Settings {
     settings
 }
 
-/// C: R1, R2. 1 s, 2 s, and success on the third attempt.
-#[tokio::test(start_paused = true)]
-async fn c_tries_a_failing_tool_three_times() {
-    let stack = system_c().stack().build().unwrap();
-    let (requests, tool) = failing(2, "503 Service Unavailable");
-    let start = Instant::now();
-    let executor = ToolResultLayer::new().layer(stack.layer(tool));
-    let Ok(result) = executor.oneshot(ToolCall::new("t")).await;
-    assert_eq!((result.attempts(), requests.load(SeqCst)), (3, 3));
-    assert_eq!(result.into_data(), Some("done"));
-    let took = start.elapsed();
-    assert!((secs(3)..=secs(3) * 5 / 4).contains(&took), "{took:?}");
-}
-
-/// C: R2, R3. What is the caller's mistake is not tried again; what runs out of attempts returns
-/// the last error.
-#[tokio::test(start_paused = true)]
-async fn c_gives_up_where_it_is_of_no_use() {
-    for (text, attempts, kind) in [
-        ("400 Bad Request", 1, ErrorKind::InvalidInput),
-        ("401 Unauthorized", 1, ErrorKind::Denied),
-        ("403 Forbidden", 1, ErrorKind::Denied),
-        ("404 Not Found", 1, ErrorKind::NotFound),
-        ("502 Bad Gateway", 3, ErrorKind::Upstream),
-        (
-            "connect ECONNREFUSED 127.0.0.1:1",
-            3,
-            ErrorKind::ConnectionFailed,
-        ),
-        ("network down", 3, ErrorKind::ConnectionFailed),
-        ("network", 3, ErrorKind::ConnectionFailed),
-        ("Error: Network.", 3, ErrorKind::ConnectionFailed),
-        ("network outage in eu-west", 3, ErrorKind::ConnectionFailed),
-        ("network: must be one of a, b", 1, ErrorKind::Failed),
-        ("invalid value: network", 1, ErrorKind::Failed),
-    ] {
-        let stack = system_c().stack().build().unwrap();
-        let (requests, tool) = failing(usize::MAX, text);
-        let error = stack
-            .layer(tool)
-            .oneshot(ToolCall::new("t"))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (error.kind(), requests.load(SeqCst)),
-            (kind, attempts),
-            "{text}"
-        );
-    }
-}
-
-/// C: L1. A 429 is waited out for 30 s, and the second attempt succeeds.
-#[tokio::test(start_paused = true)]
-async fn c_waits_out_a_rate_limit() {
-    let stack = system_c().stack().build().unwrap();
-    let (requests, tool) = failing(1, "429 Too Many Requests");
-    let start = Instant::now();
-    let executor = ToolResultLayer::new().layer(stack.layer(tool));
-    let Ok(result) = executor.oneshot(ToolCall::new("t")).await;
-    assert!(result.is_success());
-    assert_eq!((result.attempts(), requests.load(SeqCst)), (2, 2));
-    let took = start.elapsed();
-    assert!((secs(30)..=secs(32)).contains(&took), "{took:?}");
-}
-
 /// C: T4. The user's abort ends the call, whatever it waits for, and nothing is repeated.
 #[tokio::test(start_paused = true)]
 async fn c_is_aborted_by_its_user() {
@@ -383,189 +315,7 @@ async fn c_answers_each_call_of_a_model_once() {
 
 // System D: a gateway, set up by its environment, that speaks JSON-RPC.
 
-/// D: T2, T3, E5, G1. Timeouts of the environment and of a tool; the error object field by field.
-#[tokio::test(start_paused = true)]
-async fn d_answers_a_timeout_with_its_error_object() {
-    let mut settings = Settings::gateway()
-        .with_env_from([
-            ("TOOL_TIMEOUT", "5"),
-            ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "9"),
-        ])
-        .unwrap();
-    let file = "[tools.import]\ntimeout_ms = 45000";
-    settings.tools = toml::from_str::<Settings>(file).unwrap().tools;
-    let stack = settings.stack().build().unwrap();
-    let hangs = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
-    let tools = stack.layer(hangs);
-    for (name, ms) in [("search", 5_000), ("import", 45_000)] {
-        let call = ToolCall::new(name).with_server("docs");
-        let error = tools.clone().oneshot(call).await.unwrap_err();
-        let expected = json!({
-            "code": -32000,
-            "message": "Tool invocation timed out",
-            "data": {
-                "code": "TOOL_TIMEOUT", "tool_id": name, "server": "docs", "timeout_ms": ms,
-                "retryable": true, "execution": "unknown",
-            },
-        });
-        assert_eq!(error.to_json_rpc(), expected);
-        // The plain answer says it too, for people and for programs.
-        let plain: Value = serde_json::from_str(error.to_http().body()).unwrap();
-        assert_eq!(plain["error"]["timeout_ms"], ms);
-        let message = format!("The tool '{name}' took too long to answer ({ms} ms).");
-        assert_eq!(plain["error"]["message"], message);
-    }
-}
-
-/// D: C1, C2, C3, C4, C6, C7, E5, E6. Five failures in a row within five minutes, as set `isError`
-/// among them, open the breaker of that tool and of no other; it answers at once, tells when to
-/// come back, and closes after a probe.
-#[tokio::test(start_paused = true)]
-async fn d_stops_a_broken_tool_and_takes_it_back() {
-    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let is_broken = broken.clone();
-    let tool = service_fn(move |call: ToolCall| {
-        let fails = call.tool() == "bad" && is_broken.load(SeqCst);
-        let content = vec![ContentBlock::text("ok")];
-        let result = match fails {
-            true => CallToolResult::error(content),
-            false => CallToolResult::success(content),
-        };
-        async move { Ok::<_, BoxError>(McpAnswer::from(result)) }
-    });
-    let mut settings = Settings::gateway();
-    settings.circuit_breaker.reported_failures = true; // its servers flag their own failures
-    let stack = settings
-        .stack()
-        .with_classifier(McpClassifier::new())
-        .build()
-        .unwrap();
-    let handle = stack.circuit_breaker();
-    let mut transitions = handle.subscribe();
-    let tools = stack.layer(tool);
-    let call = |name: &str| {
-        tools
-            .clone()
-            .oneshot(ToolCall::new(name).with_server("docs"))
-    };
-
-    for _ in 0..5 {
-        advance(secs(60)).await;
-        // The model reads the tool's own words.
-        assert!(call("bad").await.is_ok());
-        assert!(call("good").await.is_ok());
-    }
-    let error = call("bad").await.unwrap_err();
-    let expected = json!({
-        "code": -32001,
-        "message": "Circuit breaker open",
-        "data": {
-            "code": "CIRCUIT_OPEN", "tool_id": "bad", "server": "docs", "retry_after_seconds": 60,
-            "retryable": true, "execution": "not_started",
-        },
-    });
-    let mut object = error.to_json_rpc();
-    object["data"].as_object_mut().unwrap().remove("attempts");
-    assert_eq!(object, expected);
-    assert!(call("good").await.is_ok());
-
-    broken.store(false, SeqCst);
-    advance(Duration::from_millis(59_100)).await;
-    assert_eq!(
-        call("bad").await.unwrap_err().retry_after_seconds(),
-        Some(1)
-    );
-    advance(secs(1)).await;
-    assert!(call("bad").await.is_ok());
-    let states: Vec<_> = handle
-        .snapshot()
-        .into_iter()
-        .map(|breaker| breaker.state)
-        .collect();
-    assert_eq!(states, [BreakerState::Closed; 2]);
-
-    let mut told = Vec::new();
-    for _ in 0..3 {
-        let t = transitions.next().await.unwrap().unwrap();
-        assert_eq!(
-            (t.tool.as_deref(), t.server.as_deref()),
-            (Some("bad"), Some("docs"))
-        );
-        told.push((t.to, t.reason));
-    }
-    let expected = [
-        (BreakerState::Open, TransitionReason::ConsecutiveFailures),
-        (BreakerState::HalfOpen, TransitionReason::PeriodElapsed),
-        (BreakerState::Closed, TransitionReason::ProbesSucceeded),
-    ];
-    assert_eq!(told, expected);
-    // There is no fourth, of no other tool either.
-    drop((handle, stack, tools));
-    assert!(transitions.next().await.is_none());
-}
-
-/// D: a window of five minutes: failures that are further apart do not open it.
-#[tokio::test(start_paused = true)]
-async fn d_forgets_failures_that_are_long_past() {
-    let stack = Settings::gateway().stack().build().unwrap();
-    let (requests, tool) = failing(usize::MAX, "500 Internal Server Error");
-    let tools = stack.layer(tool);
-    for _ in 0..10 {
-        advance(secs(76)).await;
-        let error = tools.clone().oneshot(ToolCall::new("t")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Upstream);
-    }
-    assert_eq!(requests.load(SeqCst), 10);
-}
-
-/// D: G1. A bad value is an error that names the variable.
-#[test]
-fn d_refuses_a_bad_environment() {
-    for (name, value) in [
-        ("TOOL_TIMEOUT", "0"),
-        ("TOOL_TIMEOUT", "soon"),
-        ("TOOL_CIRCUIT_BREAKER_ENABLED", "maybe"),
-        ("TOOL_CIRCUIT_BREAKER_THRESHOLD", "-1"),
-        ("TOOL_CIRCUIT_BREAKER_WINDOW", "-30"),
-        ("TOOL_CIRCUIT_BREAKER_RESET", "0"),
-    ] {
-        let error = Settings::gateway()
-            .with_env_from([(name, value)])
-            .unwrap_err();
-        assert_eq!(error.field(), name, "{error}");
-    }
-}
-
 // System E: a proxy for HTTP tools.
-
-/// E: C1, C3. The breaker is that of the source: two of its tools open it together; after 30 s
-/// three probes close it.
-#[tokio::test(start_paused = true)]
-async fn e_stops_a_source_and_takes_it_back_after_three_probes() {
-    let stack = Settings::http_proxy().stack().build().unwrap();
-    let handle = stack.circuit_breaker();
-    let (requests, tool) = failing(5, "502 Bad Gateway");
-    let tools = ServiceBuilder::new().layer(stack).service(tool);
-    let call = |n: usize| {
-        let call = ToolCall::new(["get", "put"][n % 2]).with_server("crm");
-        tools.clone().oneshot(call)
-    };
-    for n in 0..5 {
-        assert_eq!(call(n).await.unwrap_err().kind(), ErrorKind::Upstream);
-    }
-    let error = call(0).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.retry_after_seconds()),
-        (ErrorKind::CircuitOpen, Some(30))
-    );
-    advance(secs(30)).await;
-    for n in 0..3 {
-        assert_ne!(handle.snapshot()[0].state, BreakerState::Closed);
-        assert_eq!(call(n).await.unwrap(), "done");
-    }
-    assert_eq!(handle.snapshot()[0].state, BreakerState::Closed);
-    assert_eq!(requests.load(SeqCst), 8);
-}
 
 #[path = "../../examples/tools_provider/src/cloud_events.rs"]
 #[expect(dead_code, reason = "the example prints them")]

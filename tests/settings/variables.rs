@@ -6,170 +6,128 @@ use tower_toolcall::settings::{Preset, Settings, TokenAuth, VARIABLES};
 
 use crate::kit::{changed, env, secs};
 
-/// A value for each variable that is not the default, as it stands in a file then.
-fn values() -> Vec<(&'static str, &'static str, Value)> {
-    vec![
-        ("TOOLCALL_TIMEOUT", "45s", json!("45s")),
-        ("TOOLCALL_IDLE_TIMEOUT", "2s", json!("2s")),
-        ("TOOLCALL_SLOW_FRACTION", "0.5", json!(0.5)),
-        ("TOOLCALL_DEADLINE_BUDGET", "2m", json!("2m")),
-        ("TOOLCALL_DEADLINE_RESERVE", "1s", json!("1s")),
-        ("TOOLCALL_RETRY_ENABLED", "false", json!(false)),
-        ("TOOLCALL_RETRY_ATTEMPTS", "5", json!(5)),
-        ("TOOLCALL_RETRY_BASE", "100ms", json!("100ms")),
-        ("TOOLCALL_RETRY_FACTOR", "1.5", json!(1.5)),
-        ("TOOLCALL_RETRY_CAP", "1m 30s", json!("1m30s")),
-        ("TOOLCALL_RETRY_JITTER", "full", json!("full")),
-        ("TOOLCALL_RETRY_BUDGET_RATIO", "0.1", json!(0.1)),
-        ("TOOLCALL_RETRY_BUDGET_MINIMUM", "0", json!(0)),
-        ("TOOLCALL_RETRY_ASSUME_REPLAY_SAFE", "yes", json!(true)),
-        ("TOOLCALL_QUOTA_TOKENS", "100", json!(100)),
-        ("TOOLCALL_QUOTA_PERIOD", "1h", json!("1h")),
-        ("TOOLCALL_QUOTA_BURST", "10", json!(10)),
-        ("TOOLCALL_QUOTA_MAX_WAIT", "5s", json!("5s")),
-        ("TOOLCALL_QUOTA_FAIL_FAST", "yes", json!(true)),
-        ("TOOLCALL_QUOTA_KEY", "agent", json!("agent")),
-        ("TOOLCALL_QUOTA_MAX_KEYS", "10", json!(10)),
-        ("TOOLCALL_CONCURRENCY_MAX", "8", json!(8)),
-        ("TOOLCALL_CONCURRENCY_MAX_QUEUE", "0", json!(0)),
-        ("TOOLCALL_CONCURRENCY_KEY", "server", json!("server")),
-        ("TOOLCALL_CONCURRENCY_MAX_KEYS", "7", json!(7)),
-        ("TOOLCALL_RATE_LIMIT_ENABLED", "off", json!(false)),
-        ("TOOLCALL_RATE_LIMIT_DEFAULT_COOLDOWN", "5s", json!("5s")),
-        ("TOOLCALL_RATE_LIMIT_MAX_WAIT", "1m", json!("1m")),
-        ("TOOLCALL_RATE_LIMIT_MAX_COOLDOWN", "2m", json!("2m")),
-        ("TOOLCALL_RATE_LIMIT_TEXT_LIMITS", "true", json!(true)),
-        ("TOOLCALL_RATE_LIMIT_ATTEMPTS", "2", json!(2)),
-        ("TOOLCALL_RATE_LIMIT_FAIL_FAST", "1", json!(true)),
-        ("TOOLCALL_RATE_LIMIT_KEY", "server", json!("server")),
-        ("TOOLCALL_RATE_LIMIT_PER_PRINCIPAL", "true", json!(true)),
-        ("TOOLCALL_RETRY_TOTAL_BUDGET_RATIO", "0.5", json!(0.5)),
-        ("TOOLCALL_RATE_LIMIT_MAX_KEYS", "10", json!(10)),
-        ("TOOLCALL_CIRCUIT_BREAKER_ENABLED", "FALSE", json!(false)),
-        ("TOOLCALL_CIRCUIT_BREAKER_THRESHOLD", "3", json!(3)),
-        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW", "300", json!("5m")),
-        (
-            "TOOLCALL_CIRCUIT_BREAKER_SUCCESS_RESETS",
-            "no",
-            json!(false),
-        ),
-        ("TOOLCALL_CIRCUIT_BREAKER_RESET", "0.5", json!("500ms")),
-        ("TOOLCALL_CIRCUIT_BREAKER_PROBES", "2", json!(2)),
-        (
-            "TOOLCALL_CIRCUIT_BREAKER_PROBE",
-            "safe_calls",
-            json!("safe_calls"),
-        ),
-        ("TOOLCALL_CIRCUIT_BREAKER_SUCCESSES", "4", json!(4)),
-        ("TOOLCALL_CIRCUIT_BREAKER_PROBE_WAIT", "9s", json!("9s")),
-        ("TOOLCALL_CIRCUIT_BREAKER_FAILURE_RATE", "0.7", json!(0.7)),
-        ("TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL_RATE", "0.9", json!(0.9)),
-        ("TOOLCALL_CIRCUIT_BREAKER_SLOW_CALL", "7s", json!("7s")),
-        ("TOOLCALL_CIRCUIT_BREAKER_MINIMUM_CALLS", "20", json!(20)),
-        ("TOOLCALL_CIRCUIT_BREAKER_WINDOW_CALLS", "50", json!(50)),
-        (
-            "TOOLCALL_CIRCUIT_BREAKER_KEY",
-            "tool_name",
-            json!("tool_name"),
-        ),
-        ("TOOLCALL_CIRCUIT_BREAKER_MAX_KEYS", "7", json!(7)),
-        (
-            "TOOLCALL_CIRCUIT_BREAKER_REPORTED_FAILURES",
-            "on",
-            json!(true),
-        ),
-        (
-            "TOOLCALL_CIRCUIT_BREAKER_WEAK_FAILURES",
-            "ignored",
-            json!("ignored"),
-        ),
-        ("TOOLCALL_SEQUENCE_BUDGET", "2m", json!("2m")),
-        ("TOOLCALL_SEQUENCE_RESERVE", "0s", json!("0s")),
-        ("TOOLCALL_PARALLEL_LIMIT", "4", json!(4)),
-        ("TOOLCALL_PARALLEL_BUDGET", "1m", json!("1m")),
-        ("TOOLCALL_SANITIZE_MAX_STRING", "500", json!(500)),
-        ("TOOLCALL_SANITIZE_MAX_DEPTH", "8", json!(8)),
-        ("TOOLCALL_SANITIZE_MAX_NODES", "50", json!(50)),
-        (
-            "TOOLCALL_SANITIZE_SENSITIVE_KEYS",
-            "iban, bic",
-            json!(["iban", "bic"]),
-        ),
-        (
-            "TOOLCALL_SANITIZE_HARMLESS_KEYS",
-            "idempotency_key",
-            json!(["idempotency_key"]),
-        ),
-        ("TOOLCALL_HEALTH_ENABLED", "yes", json!(true)),
-        ("TOOLCALL_HEALTH_THRESHOLD", "1", json!(1)),
-        ("TOOLCALL_HEALTH_REFUSAL", "on", json!(true)),
-        ("TOOLCALL_HEALTH_PROBE_PERIOD", "1m", json!("1m")),
-        ("TOOLCALL_HEALTH_MAX_SERVERS", "7", json!(7)),
-        ("TOOLCALL_VALIDATE_ENABLED", "no", json!(false)),
-        ("TOOLCALL_REPEAT_GUARD_ENABLED", "yes", json!(true)),
-        ("TOOLCALL_REPEAT_GUARD_FAILURES", "5", json!(5)),
-        ("TOOLCALL_REPEAT_GUARD_WINDOW", "10m", json!("10m")),
-        ("TOOLCALL_REPEAT_GUARD_MAX_KEYS", "7", json!(7)),
-        ("TOOLCALL_FIT_ENABLED", "yes", json!(true)),
-        ("TOOLCALL_FIT_MAX_CHARS", "5000", json!(5000)),
-        ("TOOLCALL_POLICY_DENY", "rm, fs__*", json!(["rm", "fs__*"])),
-        ("TOOLCALL_POLICY_ASK", "pay_*", json!(["pay_*"])),
-        ("TOOLCALL_POLICY_ALLOW", "read_*", json!(["read_*"])),
-        ("TOOLCALL_POLICY_DENY_BY_DEFAULT", "yes", json!(true)),
-        ("TOOLCALL_POLICY_APPROVAL_TIMEOUT", "1m", json!("1m")),
-        ("TOOLCALL_ONCE_ENABLED", "yes", json!(true)),
-        ("TOOLCALL_ONCE_TTL", "1h", json!("1h")),
-        ("TOOLCALL_ONCE_REPEAT_WITHIN", "5m", json!("5m")),
-        ("TOOLCALL_ONCE_MAX_KEYS", "7", json!(7)),
-        ("TOOLCALL_ONCE_MAX_ANSWER", "1000", json!(1000)),
-        ("TOOLCALL_ONCE_MAX_BYTES", "1000000", json!(1_000_000)),
-        ("TOOLCALL_CACHE_TOOLS", "a, b", json!(["a", "b"])),
-        ("TOOLCALL_CACHE_TTL", "5m", json!("5m")),
-        ("TOOLCALL_CACHE_MAX_KEYS", "7", json!(7)),
-        ("TOOLCALL_CACHE_MAX_ANSWER", "1000", json!(1000)),
-        ("TOOLCALL_CACHE_MAX_BYTES", "1000000", json!(1_000_000)),
-        ("TOOLCALL_POLL_INTERVAL", "2s", json!("2s")),
-        ("TOOLCALL_POLL_FACTOR", "2", json!(2.0)),
-        ("TOOLCALL_POLL_CAP", "1m", json!("1m")),
-        ("TOOLCALL_POLL_POLLS", "5", json!(5)),
-        ("TOOLCALL_POLL_BUDGET", "30m", json!("30m")),
-        ("TOOLCALL_POLL_CANCEL", "no", json!(false)),
-        ("TOOLCALL_HTTP_MAX_BYTES", "65536", json!(65536)),
-        ("TOOLCALL_HTTP_EMPTY_UNDEFINED", "yes", json!(true)),
-        ("TOOLCALL_HTTP_BARE_IDEMPOTENCY_KEY", "on", json!(true)),
-        (
-            "TOOLCALL_TOKEN_ENDPOINT",
-            "https://id.example.com/token",
-            json!("https://id.example.com/token"),
-        ),
-        (
-            "TOOLCALL_SHARED_URL",
-            "redis://localhost",
-            json!("redis://localhost"),
-        ),
-        ("TOOLCALL_SHARED_NAMESPACE", "prod", json!("prod")),
-        ("TOOLCALL_SHARED_GRACE", "1s", json!("1s")),
-        ("TOOLCALL_SHARED_RESYNC", "2s", json!("2s")),
-        ("TOOLCALL_TOKEN_CLIENT_ID", "gateway", json!("gateway")),
-        (
-            "TOOLCALL_TOKEN_CLIENT_SECRET_FILE",
-            "/run/secrets/gateway",
-            json!("/run/secrets/gateway"),
-        ),
-        ("TOOLCALL_TOKEN_AUTH", "Post", json!("post")),
-        ("TOOLCALL_TOKEN_LEEWAY", "10s", json!("10s")),
-        ("TOOLCALL_TOKEN_DEFAULT_LIFETIME", "1m", json!("1m")),
-        ("TOOLCALL_TOKEN_MAX_LIFETIME", "1h", json!("1h")),
-        ("TOOLCALL_TOKEN_MAX_KEYS", "100", json!(100)),
-        ("TOOLCALL_TOKEN_TIMEOUT", "2s", json!("2s")),
-        ("TOOLCALL_VALIDATE_REPAIR", "yes", json!(true)),
-        ("TOOLCALL_VALIDATE_STRICT", "on", json!(true)),
-        ("TOOLCALL_VALIDATE_HEADING", "No", json!("No")),
-        ("TOOLCALL_TRACE_ARGUMENTS", "no", json!(false)),
-        ("TOOLCALL_TRACE_OUTPUT", "1", json!(true)),
-        ("TOOLCALL_TRACE_ATTEMPTS", "on", json!(true)),
-    ]
-}
+/// A value for each variable that is not the default, and as it stands in a file then.
+const VALUES: &str = r#"
+    TIMEOUT | 45s | "45s"
+    IDLE_TIMEOUT | 2s | "2s"
+    SLOW_FRACTION | 0.5 | 0.5
+    DEADLINE_BUDGET | 2m | "2m"
+    DEADLINE_RESERVE | 1s | "1s"
+    RETRY_ENABLED | false | false
+    RETRY_ATTEMPTS | 5 | 5
+    RETRY_BASE | 100ms | "100ms"
+    RETRY_FACTOR | 1.5 | 1.5
+    RETRY_CAP | 1m 30s | "1m30s"
+    RETRY_JITTER | full | "full"
+    RETRY_BUDGET_RATIO | 0.1 | 0.1
+    RETRY_BUDGET_MINIMUM | 0 | 0
+    RETRY_ASSUME_REPLAY_SAFE | yes | true
+    QUOTA_TOKENS | 100 | 100
+    QUOTA_PERIOD | 1h | "1h"
+    QUOTA_BURST | 10 | 10
+    QUOTA_MAX_WAIT | 5s | "5s"
+    QUOTA_FAIL_FAST | yes | true
+    QUOTA_KEY | agent | "agent"
+    QUOTA_MAX_KEYS | 10 | 10
+    CONCURRENCY_MAX | 8 | 8
+    CONCURRENCY_MAX_QUEUE | 0 | 0
+    CONCURRENCY_KEY | server | "server"
+    CONCURRENCY_MAX_KEYS | 7 | 7
+    RATE_LIMIT_ENABLED | off | false
+    RATE_LIMIT_DEFAULT_COOLDOWN | 5s | "5s"
+    RATE_LIMIT_MAX_WAIT | 1m | "1m"
+    RATE_LIMIT_MAX_COOLDOWN | 2m | "2m"
+    RATE_LIMIT_TEXT_LIMITS | true | true
+    RATE_LIMIT_ATTEMPTS | 2 | 2
+    RATE_LIMIT_FAIL_FAST | 1 | true
+    RATE_LIMIT_KEY | server | "server"
+    RATE_LIMIT_PER_PRINCIPAL | true | true
+    RETRY_TOTAL_BUDGET_RATIO | 0.5 | 0.5
+    RATE_LIMIT_MAX_KEYS | 10 | 10
+    CIRCUIT_BREAKER_ENABLED | FALSE | false
+    CIRCUIT_BREAKER_THRESHOLD | 3 | 3
+    CIRCUIT_BREAKER_WINDOW | 300 | "5m"
+    CIRCUIT_BREAKER_SUCCESS_RESETS | no | false
+    CIRCUIT_BREAKER_RESET | 0.5 | "500ms"
+    CIRCUIT_BREAKER_PROBES | 2 | 2
+    CIRCUIT_BREAKER_PROBE | safe_calls | "safe_calls"
+    CIRCUIT_BREAKER_SUCCESSES | 4 | 4
+    CIRCUIT_BREAKER_PROBE_WAIT | 9s | "9s"
+    CIRCUIT_BREAKER_FAILURE_RATE | 0.7 | 0.7
+    CIRCUIT_BREAKER_SLOW_CALL_RATE | 0.9 | 0.9
+    CIRCUIT_BREAKER_SLOW_CALL | 7s | "7s"
+    CIRCUIT_BREAKER_MINIMUM_CALLS | 20 | 20
+    CIRCUIT_BREAKER_WINDOW_CALLS | 50 | 50
+    CIRCUIT_BREAKER_KEY | tool_name | "tool_name"
+    CIRCUIT_BREAKER_MAX_KEYS | 7 | 7
+    CIRCUIT_BREAKER_REPORTED_FAILURES | on | true
+    CIRCUIT_BREAKER_WEAK_FAILURES | ignored | "ignored"
+    SEQUENCE_BUDGET | 2m | "2m"
+    SEQUENCE_RESERVE | 0s | "0s"
+    PARALLEL_LIMIT | 4 | 4
+    PARALLEL_BUDGET | 1m | "1m"
+    SANITIZE_MAX_STRING | 500 | 500
+    SANITIZE_MAX_DEPTH | 8 | 8
+    SANITIZE_MAX_NODES | 50 | 50
+    SANITIZE_SENSITIVE_KEYS | iban, bic | ["iban", "bic"]
+    SANITIZE_HARMLESS_KEYS | idempotency_key | ["idempotency_key"]
+    HEALTH_ENABLED | yes | true
+    HEALTH_THRESHOLD | 1 | 1
+    HEALTH_REFUSAL | on | true
+    HEALTH_PROBE_PERIOD | 1m | "1m"
+    HEALTH_MAX_SERVERS | 7 | 7
+    VALIDATE_ENABLED | no | false
+    REPEAT_GUARD_ENABLED | yes | true
+    REPEAT_GUARD_FAILURES | 5 | 5
+    REPEAT_GUARD_WINDOW | 10m | "10m"
+    REPEAT_GUARD_MAX_KEYS | 7 | 7
+    FIT_ENABLED | yes | true
+    FIT_MAX_CHARS | 5000 | 5000
+    POLICY_DENY | rm, fs__* | ["rm", "fs__*"]
+    POLICY_ASK | pay_* | ["pay_*"]
+    POLICY_ALLOW | read_* | ["read_*"]
+    POLICY_DENY_BY_DEFAULT | yes | true
+    POLICY_APPROVAL_TIMEOUT | 1m | "1m"
+    ONCE_ENABLED | yes | true
+    ONCE_TTL | 1h | "1h"
+    ONCE_REPEAT_WITHIN | 5m | "5m"
+    ONCE_MAX_KEYS | 7 | 7
+    ONCE_MAX_ANSWER | 1000 | 1000
+    ONCE_MAX_BYTES | 1000000 | 1000000
+    CACHE_TOOLS | a, b | ["a", "b"]
+    CACHE_TTL | 5m | "5m"
+    CACHE_MAX_KEYS | 7 | 7
+    CACHE_MAX_ANSWER | 1000 | 1000
+    CACHE_MAX_BYTES | 1000000 | 1000000
+    POLL_INTERVAL | 2s | "2s"
+    POLL_FACTOR | 2 | 2.0
+    POLL_CAP | 1m | "1m"
+    POLL_POLLS | 5 | 5
+    POLL_BUDGET | 30m | "30m"
+    POLL_CANCEL | no | false
+    HTTP_MAX_BYTES | 65536 | 65536
+    HTTP_EMPTY_UNDEFINED | yes | true
+    HTTP_BARE_IDEMPOTENCY_KEY | on | true
+    TOKEN_ENDPOINT | https://id.example.com/token | "https://id.example.com/token"
+    SHARED_URL | redis://localhost | "redis://localhost"
+    SHARED_NAMESPACE | prod | "prod"
+    SHARED_GRACE | 1s | "1s"
+    SHARED_RESYNC | 2s | "2s"
+    TOKEN_CLIENT_ID | gateway | "gateway"
+    TOKEN_CLIENT_SECRET_FILE | /run/secrets/gateway | "/run/secrets/gateway"
+    TOKEN_AUTH | Post | "post"
+    TOKEN_LEEWAY | 10s | "10s"
+    TOKEN_DEFAULT_LIFETIME | 1m | "1m"
+    TOKEN_MAX_LIFETIME | 1h | "1h"
+    TOKEN_MAX_KEYS | 100 | 100
+    TOKEN_TIMEOUT | 2s | "2s"
+    VALIDATE_REPAIR | yes | true
+    VALIDATE_STRICT | on | true
+    VALIDATE_HEADING | No | "No"
+    TRACE_ARGUMENTS | no | false
+    TRACE_OUTPUT | 1 | true
+    TRACE_ATTEMPTS | on | true
+"#;
 
 /// Settings among which those of rates mean something.
 fn rates() -> Settings {
@@ -197,9 +155,14 @@ fn differences(a: &Settings, b: &Settings) -> Vec<(String, Value)> {
 
 #[test]
 fn each_variable_sets_its_key_and_nothing_else() {
-    let values = values();
+    let rows = VALUES.trim().lines().map(|line| {
+        let [name, text, value] = [0, 1, 2].map(|n| line.split('|').nth(n).unwrap().trim());
+        let value: Value = serde_json::from_str(value).unwrap();
+        (format!("TOOLCALL_{name}"), text, value)
+    });
+    let values: Vec<_> = rows.collect();
     for variable in VARIABLES.iter().filter(|v| v.key() != "preset") {
-        let row = values.iter().find(|(name, ..)| *name == variable.name());
+        let row = values.iter().find(|(name, ..)| name == variable.name());
         let (name, text, expected) =
             row.unwrap_or_else(|| panic!("{} is not tried", variable.name()));
         let of_rates = ["_RATE", "_SLOW_CALL", "_CALLS"]
@@ -219,7 +182,10 @@ fn each_variable_sets_its_key_and_nothing_else() {
         } else {
             Settings::default()
         };
-        let settings = base.clone().with_env_from([(name, text)]).unwrap();
+        let settings = base
+            .clone()
+            .with_env_from([(name.as_str(), *text)])
+            .unwrap();
         let differences = differences(&base, &settings);
         assert_eq!(
             differences,

@@ -1,7 +1,7 @@
 //! Systems A, B and C: those that run tools for an agent.
 
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     kit::{SLACK, Served, ms},
@@ -54,61 +54,6 @@ async fn a_answers_every_call_of_a_batch_in_order() {
     // R6: nobody says that they may run twice.
     assert_eq!(served.upstream.requests("other"), 1);
     assert_eq!(served.upstream.requests("import"), 2);
-}
-
-/// A: R1, R6: a refused connection was never sent, and is repeated; L1: a rate limit is waited out.
-#[tokio::test]
-async fn a_waits_out_a_rate_limit() {
-    let file = "[rate_limit]\ndefault_cooldown = \"300ms\"\n[retry]\nbase = \"20ms\"";
-    let served = Served::start(file, &[]).await;
-    let limited = [Does::Says(429, None)];
-    served
-        .upstream
-        .does_first("search", &limited, Does::Answers);
-    let (answer, took) = served.call("search").await;
-    assert!(answer["result"].is_object(), "{answer}");
-    assert_eq!(served.upstream.requests("search"), 2);
-    assert!((ms(300)..ms(300) + SLACK).contains(&took), "{took:?}");
-}
-
-/// B: T5, T6, T7, X2: fast, slow, timed out, failed and skipped are told apart, in results and in
-/// metrics; the sequence ends within its budget.
-#[tokio::test]
-async fn b_runs_a_sequence_within_its_budget() {
-    let vars = [
-        ("TOOLCALL_TIMEOUT", "4"),
-        ("TOOLCALL_SEQUENCE_BUDGET", "16s"),
-        ("TOOLCALL_SEQUENCE_RESERVE", "2s"),
-    ];
-    let served = Served::start("preset = \"agent_library\"", &vars).await;
-    served.upstream.does("t0", Does::AnswersIn(3320));
-    served.upstream.does("t1", Does::Hangs);
-    served.upstream.does("t2", Does::Says(400, None));
-    let tools = [
-        "search", "t0", "t1", "t2", "unknown", "t1", "t1", "t1", "t1",
-    ];
-    let report = served.sequence(&tools).await;
-    let of = |key: &str| -> Vec<Value> {
-        let results = report["results"].as_array().unwrap();
-        results.iter().map(|result| result[key].clone()).collect()
-    };
-    let statuses = [
-        "success", "success", "timeout", "error", "error", "timeout", "timeout", "skipped",
-        "skipped",
-    ];
-    assert_eq!(json!(of("status")), json!(statuses), "{report}");
-    assert_eq!(of("slow")[..2], [false, true], "{report}");
-    assert_eq!(of("ran_out_of_time")[6..], [true, true, true], "{report}");
-    assert_eq!(of("ms")[8], 0);
-    let total = report["ms"].as_u64().unwrap();
-    assert!((14_000..16_000).contains(&total), "{report}");
-    let metrics = served.get("/metrics").await;
-    for series in ["tool_slow_total", "tool_timeout_total"] {
-        let counted = metrics
-            .lines()
-            .any(|line| line.starts_with(series) && line.contains("docs") && !line.ends_with(" 0"));
-        assert!(counted, "{series} in {metrics}");
-    }
 }
 
 /// B, C: W8: of ten calls that hang none is refused.

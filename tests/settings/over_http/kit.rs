@@ -156,11 +156,6 @@ impl Served {
         let answers = self.post("/rpc", &calls).await;
         answers.as_array().unwrap().clone()
     }
-
-    pub(crate) async fn sequence(&self, tools: &[&str]) -> Value {
-        let names: Value = tools.iter().map(|tool| format!("docs__{tool}")).collect();
-        self.post("/sequence", &names).await
-    }
 }
 
 fn request(id: usize, tool: &str) -> Value {

@@ -1,98 +1,89 @@
 //! The presets' own numbers, by a file and by the environment; and settings that are refused.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::kit::{Served, refused};
 
-/// Keys and their values, in a process that knows nothing but the preset's name.
-async fn numbers(preset: &str, expected: &[(&str, Value)]) {
-    let by_env = Served::start("", &[("TOOLCALL_PRESET", preset)]).await;
-    let by_file = Served::start(&format!("preset = \"{preset}\""), &[]).await;
-    assert_ne!(by_env.process_id(), by_file.process_id());
-    let settings = by_env.settings().await;
-    assert_eq!(settings, by_file.settings().await);
-    for (key, value) in expected {
-        let path = format!("/{}", key.replace('.', "/"));
-        assert_eq!(settings.pointer(&path), Some(value), "{preset}: {key}");
+/// Keys and their values of each preset. A: T1, R1, L1, C2, C3. B: 5 s / 30 s / 500 ms / 80 %; W8:
+/// no breaker, nor has C one. P11: nothing is assumed to be safe. D: 60 s, 5/60/300, E: 30 s,
+/// 5/30/3, per server; W3: one attempt.
+const NUMBERS: [(&str, &str); 5] = [
+    (
+        "default",
+        r#"
+        timeout.default "30s"
+        retry.attempts 3
+        rate_limit.default_cooldown "30s"
+        circuit_breaker.enabled true
+        circuit_breaker.threshold 5
+        circuit_breaker.window "none"
+        circuit_breaker.open_for "1m""#,
+    ),
+    (
+        "agent_library",
+        r#"
+        timeout.default "5s"
+        timeout.slow_fraction 0.8
+        sequence.budget "30s"
+        sequence.reserve "500ms"
+        parallel.budget "1m"
+        retry.attempts 1
+        circuit_breaker.enabled false"#,
+    ),
+    (
+        "agent_loop",
+        r#"
+        timeout.default "30s"
+        retry.attempts 3
+        retry.base "1s"
+        retry.cap "30s"
+        retry.assume_replay_safe false
+        rate_limit.default_cooldown "30s"
+        circuit_breaker.enabled false"#,
+    ),
+    (
+        "gateway",
+        r#"
+        timeout.default "1m"
+        retry.attempts 1
+        rate_limit.fail_fast true
+        deadline.budget "none"
+        circuit_breaker.threshold 5
+        circuit_breaker.open_for "1m"
+        circuit_breaker.window "5m"
+        circuit_breaker.success_resets true
+        circuit_breaker.probes 1
+        circuit_breaker.key "tool""#,
+    ),
+    (
+        "http_proxy",
+        r#"
+        timeout.default "30s"
+        retry.attempts 1
+        rate_limit.fail_fast true
+        circuit_breaker.threshold 5
+        circuit_breaker.open_for "30s"
+        circuit_breaker.probes 3
+        circuit_breaker.key "server""#,
+    ),
+];
+
+/// In processes that know nothing but the preset's name, by a file or by the environment.
+#[tokio::test]
+async fn presets_have_their_numbers() {
+    for (preset, expected) in NUMBERS {
+        let by_env = Served::start("", &[("TOOLCALL_PRESET", preset)]).await;
+        let by_file = Served::start(&format!("preset = \"{preset}\""), &[]).await;
+        assert_ne!(by_env.process_id(), by_file.process_id());
+        let settings = by_env.settings().await;
+        assert_eq!(settings, by_file.settings().await);
+        for line in expected.trim().lines() {
+            let (key, value) = line.trim().split_once(' ').unwrap();
+            let value: Value = serde_json::from_str(value).unwrap();
+            let path = format!("/{}", key.replace('.', "/"));
+            assert_eq!(settings.pointer(&path), Some(&value), "{preset}: {key}");
+        }
     }
-}
-
-/// A: T1, R1, L1, C2, C3.
-#[tokio::test]
-async fn a_has_the_defaults() {
-    let expected = [
-        ("timeout.default", json!("30s")),
-        ("retry.attempts", json!(3)),
-        ("rate_limit.default_cooldown", json!("30s")),
-        ("circuit_breaker.enabled", json!(true)),
-        ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.window", json!("none")),
-        ("circuit_breaker.open_for", json!("1m")),
-    ];
-    numbers("default", &expected).await;
-}
-
-/// B: 5 s / 30 s / 500 ms / 80 %; W8: no breaker.
-#[tokio::test]
-async fn b_has_its_numbers() {
-    let expected = [
-        ("timeout.default", json!("5s")),
-        ("timeout.slow_fraction", json!(0.8)),
-        ("sequence.budget", json!("30s")),
-        ("sequence.reserve", json!("500ms")),
-        ("parallel.budget", json!("1m")),
-        ("retry.attempts", json!(1)),
-        ("circuit_breaker.enabled", json!(false)),
-    ];
-    numbers("agent_library", &expected).await;
-}
-
-/// C: 30 s, 3 attempts, 30 s; W8: no breaker. P11: nothing is assumed to be safe.
-#[tokio::test]
-async fn c_has_its_numbers() {
-    let expected = [
-        ("timeout.default", json!("30s")),
-        ("retry.attempts", json!(3)),
-        ("retry.base", json!("1s")),
-        ("retry.cap", json!("30s")),
-        ("retry.assume_replay_safe", json!(false)),
-        ("rate_limit.default_cooldown", json!("30s")),
-        ("circuit_breaker.enabled", json!(false)),
-    ];
-    numbers("agent_loop", &expected).await;
-}
-
-/// D: 60 s, 5/60/300; W3: one attempt.
-#[tokio::test]
-async fn d_has_its_numbers() {
-    let expected = [
-        ("timeout.default", json!("1m")),
-        ("retry.attempts", json!(1)),
-        ("rate_limit.fail_fast", json!(true)),
-        ("deadline.budget", json!("none")),
-        ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.open_for", json!("1m")),
-        ("circuit_breaker.window", json!("5m")),
-        ("circuit_breaker.success_resets", json!(true)),
-        ("circuit_breaker.probes", json!(1)),
-        ("circuit_breaker.key", json!("tool")),
-    ];
-    numbers("gateway", &expected).await;
-}
-
-/// E: 30 s, 5/30/3, per server; W3: one attempt.
-#[tokio::test]
-async fn e_has_its_numbers() {
-    let expected = [
-        ("timeout.default", json!("30s")),
-        ("retry.attempts", json!(1)),
-        ("rate_limit.fail_fast", json!(true)),
-        ("circuit_breaker.threshold", json!(5)),
-        ("circuit_breaker.open_for", json!("30s")),
-        ("circuit_breaker.probes", json!(3)),
-        ("circuit_breaker.key", json!("server")),
-    ];
-    numbers("http_proxy", &expected).await;
 }
 
 /// W7: preset, file, environment; TOOLCALL_PRESET goes under the file, and beats its preset.

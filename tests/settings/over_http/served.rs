@@ -14,14 +14,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{Layer as _, service_fn};
 use tower_toolcall::{
-    BoxError, ToolCall, ToolError, ToolResult,
-    batch::Sequence,
-    circuit_breaker::CircuitBreakerHandle,
-    hint, router,
-    serve::Routes,
-    settings::{Settings, StackLayer},
-    tool_metrics::Metrics,
-    transport::transport,
+    BoxError, ToolCall, ToolError, circuit_breaker::CircuitBreakerHandle, hint, serve::Routes,
+    settings::Settings, transport::transport,
 };
 use tower_toolcall_mcp::{self as mcp, McpAnswer, McpClassifier};
 
@@ -83,15 +77,10 @@ async fn leaf(
     Ok(result.into())
 }
 
-type Tools = router::Router<McpAnswer>;
-
 #[derive(Clone)]
 struct State_ {
     settings: Settings,
     breakers: CircuitBreakerHandle,
-    metrics: Metrics,
-    stack: StackLayer<McpClassifier>,
-    tools: Tools,
 }
 
 async fn run(settings: Settings, upstream: String) {
@@ -99,27 +88,20 @@ async fn run(settings: Settings, upstream: String) {
     let leaf = service_fn(move |call| leaf(client.clone(), Arc::clone(&upstream), call));
     let tools = mcp::router().server("docs", transport(leaf), TOOLS);
     let tools = tools.build().unwrap();
-    let metrics = Metrics::new();
     let stack = settings
         .stack()
         .with_classifier(McpClassifier::new())
-        .with_metrics(&metrics)
         .with_identity(tools.clone())
         .build()
         .unwrap();
     let state = State_ {
         settings,
         breakers: stack.circuit_breaker(),
-        metrics,
-        stack: stack.clone(),
-        tools: tools.clone(),
     };
     let routes = Routes::new(stack.layer(tools.clone()));
     let app = Router::new()
         .route("/settings", routing::get(in_force))
         .route("/breakers", routing::get(breakers))
-        .route("/metrics", routing::get(figures))
-        .route("/sequence", routing::post(sequence))
         .with_state(state)
         .merge(routes.with_identity(tools).into_router());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -149,26 +131,4 @@ async fn breakers(State(state): State<State_>) -> Json<Value> {
         (tool.to_string(), json!(breaker.state))
     });
     Json(named.collect())
-}
-
-async fn figures(State(state): State<State_>) -> String {
-    state.metrics.prometheus()
-}
-
-/// Calls one after the other, by names, as an agent library runs them.
-async fn sequence(State(state): State<State_>, Json(names): Json<Vec<String>>) -> Json<Value> {
-    let sequence = Sequence::new(state.stack.layer(state.tools.clone()));
-    let sequence = sequence.with_listener(state.metrics.clone());
-    let sequence = state.settings.sequence.apply(sequence);
-    let report = sequence.run(names.into_iter().map(ToolCall::new)).await;
-    let told = |result: &ToolResult<McpAnswer>| {
-        json!({
-            "status": result.status().name(),
-            "slow": result.metadata().is_slow(),
-            "ran_out_of_time": result.ran_out_of_time(),
-            "ms": result.duration().as_millis() as u64,
-        })
-    };
-    let results: Vec<_> = report.results().iter().map(told).collect();
-    Json(json!({ "results": results, "ms": report.duration().as_millis() as u64 }))
 }
