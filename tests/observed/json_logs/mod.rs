@@ -3,57 +3,24 @@
 mod load;
 mod page;
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex},
-};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tracing_subscriber::{
     fmt::{
-        self, MakeWriter,
+        self,
         format::{Format, Json, JsonFields},
     },
     prelude::*,
 };
 
 use self::load::Ledger;
-use crate::listening;
+use crate::kit::{Log, listening};
 
-/// What was written.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    fn lines(&self) -> Vec<Value> {
-        let text = self.text();
-        text.lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect()
-    }
+fn lines(log: &Log) -> Vec<Value> {
+    let text = log.text();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
 }
 
 fn json<S>(log: &Log) -> fmt::Layer<S, JsonFields, Format<Json>, Log> {
@@ -78,7 +45,7 @@ async fn run() -> (Log, Log, Ledger) {
 #[tokio::test(start_paused = true)]
 async fn the_log_answers_what_the_caller_knows() {
     let (log, with_spans, ledger) = run().await;
-    let lines = log.lines();
+    let lines = lines(&log);
     page::lists_every_key(&lines);
 
     let ends: Vec<&Value> = lines.iter().filter(|l| is_end(l)).collect();

@@ -1,10 +1,5 @@
 //! What the span of a call has at INFO, and whose child it is.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use opentelemetry::{
     Context,
     trace::{
@@ -23,20 +18,7 @@ use tracing_subscriber::{
 };
 
 use super::configure_process;
-
-/// Collects a log in memory.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::kit::Log;
 
 /// Makes a call that fails.
 async fn fail() {
@@ -80,7 +62,7 @@ async fn exported(activates: bool, work: impl Future<Output = ()>) -> (Vec<SpanD
         .with(fmt)
         .with(all);
     work.with_subscriber(subscriber).await;
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     (exporter.get_finished_spans().unwrap(), text)
 }
 

@@ -13,6 +13,7 @@ use tower_toolcall::{
 use tracing_subscriber::prelude::*;
 
 use super::configure_process;
+use crate::kit::Log;
 
 /// How many rows of 34 bytes the arguments have: 17 KiB.
 const ROWS: u64 = 512;
@@ -29,20 +30,6 @@ impl TraceHooks<String> for Asked {
     fn answer<'a>(&self, response: &'a String) -> Option<Answer<'a>> {
         self.0.store(true, std::sync::atomic::Ordering::SeqCst);
         Some(Answer::Text(response))
-    }
-}
-
-/// Collects a log in memory.
-#[derive(Clone, Default)]
-struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -78,7 +65,7 @@ async fn call(sampler: Sampler, has_log: bool) -> (u64, bool, String) {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(calling.as_mut().poll(&mut cx).is_ready());
     });
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let said = log.text();
     let asked = asked.0.load(std::sync::atomic::Ordering::SeqCst);
     (allocated.bytes_total, asked, said)
 }

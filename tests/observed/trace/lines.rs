@@ -1,12 +1,8 @@
 //! What `tracing_subscriber::fmt` writes of a call.
 
-use std::{
-    future::pending,
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{future::pending, time::Duration};
 
+use http::StatusCode;
 use serde_json::json;
 use tower::{Layer as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -16,55 +12,38 @@ use tower_toolcall::{
     policy::PolicyLayer,
     rate_limit::RateLimitBackoffLayer,
     retry::RetryPolicy,
+    switch::Switch,
     trace::TraceLayer,
 };
 use tower_toolcall_test::{Script, Step};
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
-    fmt::MakeWriter,
     prelude::*,
 };
+
+use crate::kit::Log;
 
 /// The longest line.
 const MAX: usize = 200;
 
-/// What was written.
-#[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+/// The lines of a log at a level, in the default form of `tracing_subscriber::fmt()`, without
+/// colours.
+pub(super) struct Lines(Log);
 
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    /// The default of `tracing_subscriber::fmt()`, without colours, at this level.
+impl Lines {
     pub(super) fn at(level: Level) -> (Self, DefaultGuard) {
         crate::listening();
-        let log = Self::default();
+        let log = Log::default();
         let fmt = tracing_subscriber::fmt()
             .with_max_level(level)
             .with_ansi(false)
             .with_writer(log.clone());
-        (log, fmt.set_default())
+        (Self(log), fmt.set_default())
     }
 
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        self.0.text()
     }
 
     /// How long the lines are.
@@ -112,7 +91,7 @@ fn monster() -> ToolCall {
 type Tool = Script<&'static str>;
 
 async fn send(call: &ToolCall, tool: Tool) -> Vec<String> {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let retry = RetryPolicy::new().with_attempts(3).unwrap();
     let stack = ServiceBuilder::new()
         .tool_trace()
@@ -139,7 +118,7 @@ async fn limits_that_no_layer_enforces_are_said_once() {
         all.collect::<Vec<_>>()
     };
     for make in [&timed as &dyn Fn() -> ToolCall, &due] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let trace = TraceLayer::new();
         for _ in 0..2 {
             trace.layer(slow()).oneshot(make()).await.unwrap();
@@ -152,7 +131,7 @@ async fn limits_that_no_layer_enforces_are_said_once() {
         );
         assert_eq!(trace.inert(), 2);
 
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let stack = ServiceBuilder::new()
             .layer(trace)
             .tool_timeout(Duration::from_secs(9));
@@ -167,7 +146,7 @@ async fn limits_that_no_layer_enforces_are_said_once() {
 async fn a_clone_of_a_call_has_its_own_timeout() {
     let slow = Script::always(Step::ok("sunny").after(Duration::from_secs(2)));
     let trace = TraceLayer::new();
-    let (_log, _guard) = Log::at(Level::INFO);
+    let (_log, _guard) = Lines::at(Level::INFO);
     let timed = ServiceBuilder::new()
         .tool_timeout(Duration::from_secs(9))
         .layer(&trace)
@@ -192,7 +171,7 @@ async fn a_clone_of_a_call_has_its_own_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_within_its_timeout_does_not_show_that_none_is_enforced() {
     let trace = TraceLayer::new();
-    let (_log, _guard) = Log::at(Level::INFO);
+    let (_log, _guard) = Lines::at(Level::INFO);
     let call = || ToolCall::new("search").with_timeout(Duration::from_secs(1));
     let cached = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("kept") });
     trace.layer(cached).oneshot(call()).await.unwrap();
@@ -220,7 +199,7 @@ async fn a_call_that_waits_out_a_cooldown_is_a_line() {
                 let _ = stack(limited).oneshot(unsafe_call).await;
             }
         }
-        let (log, _guard) = Log::at(Level::DEBUG);
+        let (log, _guard) = Lines::at(Level::DEBUG);
         let call = ToolCall::new("search");
         let (waits, runs) = (stack(Step::ok("sunny")), stack(Step::ok("sunny")));
         waits.oneshot(call.clone()).await.unwrap();
@@ -234,36 +213,6 @@ async fn a_call_that_waits_out_a_cooldown_is_a_line() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         runs.oneshot(call).await.unwrap();
         assert_eq!(log.lines().len(), 1);
-    }
-}
-
-/// 20b: conflicts of gRPC are the caller's, as a 409 is. The second case is a text. An aborted call
-/// may be the tool's.
-#[tokio::test(start_paused = true)]
-async fn a_conflict_of_grpc_is_at_info() {
-    let of = |code| AnyError::from(tonic::Status::new(code, "taken"));
-    let text = |name| AnyError::from(format!("rpc error: code = {name} desc = taken"));
-    for (error, level) in [
-        (of(tonic::Code::AlreadyExists), "INFO"),
-        (of(tonic::Code::Aborted), "ERROR"),
-        (text("AlreadyExists"), "INFO"),
-        (text("Aborted"), "ERROR"),
-        (of(tonic::Code::Unknown), "ERROR"),
-    ] {
-        let (log, _guard) = Log::at(Level::INFO);
-        let error = std::sync::Mutex::new(Some(error));
-        let tool = service_fn(|_: ToolCall| {
-            std::future::ready(Err::<(), _>(error.lock().unwrap().take().unwrap()))
-        });
-        let failed = ServiceBuilder::new()
-            .tool_trace()
-            .service(tool)
-            .oneshot(call())
-            .await;
-        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Failed);
-        let lines = log.lines();
-        let start = format!("{level} execute_tool: tower_toolcall: tool.failure");
-        assert!(lines[0].starts_with(&start), "{lines:?}");
     }
 }
 
@@ -335,99 +284,68 @@ async fn what_happens_on_the_way_is_short_too() {
     }
 }
 
-/// P13: an open breaker, for each call that it refuses.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_an_open_breaker_refuses_is_one_short_line() {
-    let (log, _guard) = Log::at(Level::INFO);
-    let breaker = CircuitBreakerLayer::new();
-    let stack = ServiceBuilder::new()
-        .tool_trace()
-        .layer(breaker.clone())
-        .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") }));
-    stack.clone().oneshot(call()).await.unwrap();
-    breaker.handle().breaker(&call()).force_open();
-    let before = log.lines().len();
-    stack.oneshot(call()).await.unwrap_err();
-    let lines = log.lines();
-    let [line] = &lines[before..] else {
-        panic!("{lines:?}")
-    };
-    assert!(
-        line.starts_with("INFO ") && line.contains("tool.rejected"),
-        "{line}"
-    );
-    assert!(line.contains(" code=\"CIRCUIT_OPEN\""), "{line}");
-}
-
-/// P13: what a caller does wrong is no fault of the program.
+/// P13, stumble 15, 20b: what a caller does wrong is no fault of the program, and what the program
+/// did wrong, or has to mend, is. A conflict is the caller's, as 404 and 422 are; an aborted call
+/// may be the tool's.
 #[tokio::test(start_paused = true)]
 async fn mistakes_of_callers_are_info() {
-    for kind in [
-        ErrorKind::InvalidInput,
-        ErrorKind::NotFound,
-        ErrorKind::Denied,
-        ErrorKind::Cancelled,
+    let kind = |kind| ToolError::new(kind, "`limit` has to be a number");
+    let status = |code| ToolError::from_status(code, "the order is closed");
+    let grpc = |code| ToolError::from_box(tonic::Status::new(code, "taken").into());
+    let text = |name| ToolError::from_box(format!("rpc error: code = {name} desc = taken").into());
+    for (level, errors) in [
+        (
+            "INFO",
+            vec![
+                kind(ErrorKind::InvalidInput),
+                kind(ErrorKind::NotFound),
+                kind(ErrorKind::Denied),
+                kind(ErrorKind::Cancelled),
+                status(StatusCode::CONFLICT),
+                status(StatusCode::PRECONDITION_FAILED),
+                status(StatusCode::NOT_FOUND),
+                status(StatusCode::UNPROCESSABLE_ENTITY),
+                grpc(tonic::Code::AlreadyExists),
+                text("AlreadyExists"),
+            ],
+        ),
+        (
+            "WARN",
+            vec![kind(ErrorKind::Reported), kind(ErrorKind::PollTimeout)],
+        ),
+        (
+            "ERROR",
+            vec![
+                kind(ErrorKind::Failed),
+                kind(ErrorKind::Internal),
+                kind(ErrorKind::TokenExchange),
+                status(StatusCode::METHOD_NOT_ALLOWED),
+                status(StatusCode::FOUND),
+                status(StatusCode::INTERNAL_SERVER_ERROR),
+                grpc(tonic::Code::Aborted),
+                grpc(tonic::Code::Unknown),
+                text("Aborted"),
+            ],
+        ),
     ] {
-        let error = ToolError::new(kind, "`limit` has to be a number");
-        let lines = send(&call(), Script::always(Step::error(error))).await;
-        let [line] = &lines[..] else {
-            panic!("{lines:?}")
-        };
-        assert!(line.starts_with("INFO "), "{line}");
+        for error in errors {
+            let (log, _guard) = Lines::at(Level::INFO);
+            let tool = Script::<()>::always(Step::error(error.clone()));
+            let stack = ServiceBuilder::new().tool_trace().service(tool);
+            stack.oneshot(call()).await.unwrap_err();
+            let [line] = &log.lines()[..] else {
+                panic!("{error:?}")
+            };
+            assert!(line.starts_with(level), "{line}: {error:?}");
+        }
     }
     // An answer that says so: MCP servers tell a model's mistake in a result.
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let layer =
         TraceLayer::new().with_classifier(classify_fn(|_: Result<&&str, _>| Outcome::mistake()));
-    let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("`limit`: not a number") });
-    let stack = ServiceBuilder::new().layer(layer).service(tool);
-    stack.oneshot(call()).await.unwrap();
+    let tool = Script::always(Step::ok("`limit`: not a number"));
+    layer.layer(tool).oneshot(call()).await.unwrap();
     assert!(log.lines()[0].starts_with("INFO "), "{:?}", log.lines());
-}
-
-/// P13: and what the program did wrong is.
-#[tokio::test(start_paused = true)]
-async fn failures_of_tools_are_warnings_and_errors() {
-    for (kind, level) in [
-        (ErrorKind::Failed, "ERROR"),
-        (ErrorKind::Internal, "ERROR"),
-        (ErrorKind::TokenExchange, "ERROR"),
-        (ErrorKind::Reported, "WARN"),
-        (ErrorKind::PollTimeout, "WARN"),
-    ] {
-        let error = ToolError::new(kind, "boom");
-        let (log, _guard) = Log::at(Level::INFO);
-        let tool = Script::<()>::always(Step::error(error));
-        let stack = ServiceBuilder::new().tool_trace().service(tool);
-        stack.oneshot(call()).await.unwrap_err();
-        assert!(log.lines()[0].starts_with(level), "{:?}", log.lines());
-    }
-}
-
-/// Stumble 15: a conflict is the caller's, as 404 and 422 are; what the program has to mend is not.
-#[tokio::test]
-async fn a_status_that_the_caller_can_mend_is_info() {
-    for (status, level) in [
-        (409, "INFO"),
-        (412, "INFO"),
-        (404, "INFO"),
-        (422, "INFO"),
-        (405, "ERROR"),
-        (302, "ERROR"),
-        (500, "ERROR"),
-    ] {
-        let status = http::StatusCode::from_u16(status).unwrap();
-        let error = ToolError::from_status(status, "the order is closed");
-        let (log, _guard) = Log::at(Level::INFO);
-        let tool = Script::<()>::always(Step::error(error));
-        let stack = ServiceBuilder::new().tool_trace().service(tool);
-        stack.oneshot(call()).await.unwrap_err();
-        assert!(
-            log.lines()[0].starts_with(level),
-            "{status}: {:?}",
-            log.lines()
-        );
-    }
 }
 
 /// S10: an unknown name says what is wrong and what is near, from an identity layer alone and from
@@ -440,7 +358,7 @@ async fn an_unknown_tool_is_a_line_with_the_nearest_name() {
         .build()
         .unwrap();
     let wrong = || ToolCall::new("docs__serch");
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let outside = ServiceBuilder::new().tool_identity(router.clone());
     let refused = outside.service(router.clone()).oneshot(wrong()).await;
     refused.unwrap_err();
@@ -456,15 +374,22 @@ async fn an_unknown_tool_is_a_line_with_the_nearest_name() {
     }
 }
 
-/// S3: an answer from memory is told from one of the tool, and so is an error.
+/// S3: an answer from memory, or from a cache, is told from one of the tool, and so is an error.
 #[tokio::test]
 async fn an_answer_from_memory_is_one_line_that_says_so() {
-    for step in [Step::ok("paid"), Step::fail(ErrorKind::Failed)] {
-        let (log, _guard) = Log::at(Level::INFO);
+    let cache = tower_toolcall::cache::CacheLayer::new(Duration::from_secs(60), ["pay"]);
+    let (cache, once) = (cache.unwrap(), tower_toolcall::once::OnceLayer::new);
+    for (cache, once, step) in [
+        (None, Some(once()), Step::ok("paid")),
+        (None, Some(once()), Step::fail(ErrorKind::Failed)),
+        (Some(cache), None, Step::ok("paid")),
+    ] {
+        let (log, _guard) = Lines::at(Level::INFO);
         let tool = Script::always(step);
         let stack = ServiceBuilder::new()
             .tool_trace()
-            .tool_once()
+            .layer(Switch::from(once))
+            .layer(Switch::from(cache))
             .service(tool.clone());
         let call = ToolCall::new("pay").with_session_id("s1");
         for _ in 0..2 {
@@ -477,49 +402,6 @@ async fn an_answer_from_memory_is_one_line_that_says_so() {
         };
         assert!(first.ends_with(" attempts=1"), "{first}");
         assert!(second.ends_with(" reused=true"), "{second}");
-    }
-}
-
-/// S3: and one from a cache.
-#[tokio::test]
-async fn an_answer_from_a_cache_is_one_line_that_says_so() {
-    let (log, _guard) = Log::at(Level::INFO);
-    let tool = Script::always(Step::ok("sunny"));
-    let cache = tower_toolcall::cache::CacheLayer::builder(Duration::from_secs(60), ["weather"]);
-    let layer = cache.shared().build().unwrap();
-    let stack = ServiceBuilder::new()
-        .tool_trace()
-        .layer(layer)
-        .service(tool);
-    for _ in 0..2 {
-        let call = ToolCall::new("weather");
-        stack.clone().oneshot(call).await.unwrap();
-    }
-    let lines = log.lines();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[1].ends_with(" reused=true"), "{lines:?}");
-}
-
-/// S12: the end of the call is what is said of a denial, by a rule and by a person.
-#[tokio::test]
-async fn a_denial_is_one_line() {
-    let policies = [
-        PolicyLayer::new().deny("search"),
-        PolicyLayer::new().deny_by_default(),
-    ];
-    for policy in policies {
-        let (log, _guard) = Log::at(Level::INFO);
-        let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("ok") });
-        let stack = ServiceBuilder::new()
-            .tool_trace()
-            .layer(policy)
-            .service(tool);
-        stack.oneshot(call()).await.unwrap_err();
-        let lines = log.lines();
-        let [line] = &lines[..] else {
-            panic!("{lines:?}")
-        };
-        assert!(line.contains("tool.rejected tool=search"), "{line}");
     }
 }
 
@@ -555,7 +437,7 @@ async fn a_request_that_is_no_call_is_one_line() {
             "tool.rejected code=\"UNSUPPORTED_MEDIA_TYPE\"",
         ),
     ] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let request = Request::post(path)
             .header("content-type", kind)
             .body(Body::from(body));
@@ -567,7 +449,7 @@ async fn a_request_that_is_no_call_is_one_line() {
         };
         assert!(line.starts_with("INFO ") && line.contains(shown), "{line}");
     }
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let response = json!({ "stop_reason": "tool_use", "content": [
         { "type": "tool_use", "id": "t1", "name": "weather", "input": "Oslo" },
         { "type": "tool_use", "id": "t2", "name": "weather", "input": {} },
@@ -605,7 +487,7 @@ async fn a_wrong_argument_is_named_in_the_line() {
         ),
         (json!({ "days": 3 }), "error=\"the field `city` is missing"),
     ] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let stack = ServiceBuilder::new().tool_trace().service(tool);
         let call = ToolCall::new("weather_forecast").with_server("meteo");
         let call = call.with_json(arguments).unwrap();
@@ -621,7 +503,7 @@ async fn a_wrong_argument_is_named_in_the_line() {
 async fn an_argument_that_does_not_fit_a_schema_is_named_in_the_line() {
     use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
 
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let schemas = Schemas::new();
     let schema = json!({ "properties": { "days": { "type": "integer" } } });
     schemas.insert(None, "weather_forecast", Schema::compile(&schema).unwrap());
@@ -637,11 +519,12 @@ async fn an_argument_that_does_not_fit_a_schema_is_named_in_the_line() {
     assert!(lines[0].contains("error=\"days: is not"), "{lines:?}");
 }
 
-/// P13: a refusal and a call that was given up.
+/// P13, S12: a refusal and a call that was given up; the end of the call is what is said of a
+/// denial.
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_and_a_dropped_one_are_short() {
     for call in [call(), monster()] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let hangs = service_fn(|_: ToolCall| pending::<Result<(), AnyError>>());
         let denies = ServiceBuilder::new()
             .tool_trace()
@@ -687,7 +570,7 @@ async fn a_layer_at_debug_takes_no_event_from_one_at_info() {
     stack.clone().oneshot(call()).await.unwrap();
     stack.oneshot(call()).await.unwrap();
     let [info, debug] = logs.map(|log| {
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let text = log.text();
         let names = ["tool.start", "tool.retry", "tool.success"];
         names.map(|name| text.matches(&format!(": {name} ")).count())
     });
@@ -720,20 +603,14 @@ async fn control_characters_and_wide_ones_keep_a_line_short() {
 /// O2: the other fields are recorded where DEBUG is heard.
 #[tokio::test(start_paused = true)]
 async fn all_fields_are_there_at_debug() {
-    crate::listening();
-    let log = Log::default();
-    let fmt = tracing_subscriber::fmt()
-        .with_max_level(Level::DEBUG)
-        .with_ansi(false)
-        .with_writer(log.clone());
-    let _guard = fmt.set_default();
+    let (log, _guard) = Lines::at(Level::DEBUG);
     let stack = ServiceBuilder::new()
         .tool_trace()
         .service(service_fn(|_: ToolCall| async {
             Ok::<_, AnyError>("sunny")
         }));
     stack.oneshot(call()).await.unwrap();
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     let end = text.lines().last().unwrap();
     for field in [
         "gen_ai.tool.call.arguments=",
@@ -774,7 +651,7 @@ async fn a_span_has_its_fields_where_the_layer_says_so() {
 #[tokio::test(start_paused = true)]
 async fn names_forge_no_fields() {
     for level in [Level::INFO, Level::DEBUG] {
-        let (log, _guard) = Log::at(level);
+        let (log, _guard) = Lines::at(level);
         for name in [
             "search code=\"OK\"",
             "a\nb error=x",
@@ -787,7 +664,7 @@ async fn names_forge_no_fields() {
             let call = ToolCall::new(name).with_server(name).with_id(name);
             stack.oneshot(call.with_trace_id(name)).await.unwrap();
         }
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let text = log.text();
         let is_event = |line: &&str| line.contains("tool.success tool=");
         assert_eq!(text.lines().filter(is_event).count(), 5, "{text}");
         for line in text.lines() {
@@ -804,7 +681,7 @@ async fn names_forge_no_fields() {
 /// S-9c: other names are as they were.
 #[tokio::test(start_paused = true)]
 async fn ordinary_names_are_not_quoted() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") });
     let stack = ServiceBuilder::new().layer(TraceLayer::new()).service(tool);
     for name in ["docs__search", "ns:files/read.v2", "größe-π"] {

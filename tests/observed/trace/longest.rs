@@ -21,7 +21,7 @@ use tower_toolcall::{
 use tower_toolcall_test::{Script, Step};
 use tracing::Level;
 
-use super::lines::Log;
+use super::lines::Lines;
 
 const CAUSE: &str = "Connection refused (os error 111)";
 
@@ -66,7 +66,7 @@ fn safe() -> ToolCall {
 #[tokio::test(start_paused = true)]
 async fn a_line_shows_the_innermost_cause_of_an_error() {
     for call in [safe(), ToolCall::new("pay")] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let tool = service_fn(|_: ToolCall| async { Err::<(), _>(refused()) });
         let stack = ServiceBuilder::new()
             .tool_trace()
@@ -86,7 +86,7 @@ async fn a_line_shows_the_innermost_cause_of_an_error() {
 /// words that would be cut.
 #[tokio::test(start_paused = true)]
 async fn a_text_that_is_cut_fills_the_line() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let text = format!(
         "the report {} is not there",
         "of a very long name ".repeat(20)
@@ -108,7 +108,7 @@ async fn a_text_that_is_cut_fills_the_line() {
 /// the text.
 #[tokio::test(start_paused = true)]
 async fn a_cut_text_begins_with_words_or_with_its_cause() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let text =
         "the request failed: error sending request: connection closed before message completed";
     let tool = Script::<()>::always(Step::error(ToolError::new(ErrorKind::Failed, text)));
@@ -132,7 +132,7 @@ async fn a_cut_text_begins_with_words_or_with_its_cause() {
 /// 46: no word is cut in two, at neither end.
 #[tokio::test(start_paused = true)]
 async fn a_text_is_cut_between_words() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let text = "consequences of long reports in the office ".repeat(8);
     let text = text.trim();
     let tool = Script::<()>::always(Step::error(ToolError::new(
@@ -166,7 +166,7 @@ where
     L: Layer<Script<&'static str>>,
     L::Service: Service<ToolCall, Response = &'static str, Error = ToolError> + Clone,
 {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let tool = Script::always(step.clone());
     let stack = ServiceBuilder::new()
         .tool_trace()
@@ -220,7 +220,7 @@ async fn each_change_of_a_breaker_is_one_line() {
             "failures_in_window",
         ),
     ] {
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = Lines::at(Level::INFO);
         let breaker = CircuitBreakerLayer::builder().with_trip(trip);
         let breaker = breaker.build().unwrap();
         let down = Step::status(503);
@@ -278,7 +278,7 @@ async fn each_change_of_a_servers_health_is_one_line() {
 /// Row 2: and the events that layers of other authors report, with texts of theirs.
 #[tokio::test(start_paused = true)]
 async fn events_of_layers_of_others_are_lines() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = Lines::at(Level::INFO);
     let listener = Listener::default();
     let info = call().info();
     let error = ToolError::from_box(Box::new(Caused("it failed in some way", CAUSE.into())));

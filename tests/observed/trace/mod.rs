@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
+use expect_test::expect;
 use serde_json::json;
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer as _, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     Answer, BoxError, CallInfo, Classify, ErrorKind, Event, Keys, Outcome, ReplaySafety, ToolCall,
     ToolError,
@@ -28,8 +29,9 @@ use tower_toolcall::{
     timeout::TimeoutLayer,
     trace::{End, TraceHooks, TraceLayer},
 };
+use tower_toolcall_test::{Script, Step};
 use tracing::{Subscriber, field::Visit, span};
-use tracing_subscriber::{Layer, layer::Context, prelude::*, registry::LookupSpan};
+use tracing_subscriber::{layer::Context, prelude::*, registry::LookupSpan};
 
 use crate::listening;
 
@@ -68,7 +70,7 @@ fn record() -> (Record, tracing::subscriber::DefaultGuard) {
     (record, guard)
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Record {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Record {
     fn on_new_span(&self, attrs: &span::Attributes<'_>, id: &span::Id, cx: Context<'_, S>) {
         let mut fields = Fields::new();
         attrs.record(&mut Collect(&mut fields));
@@ -98,6 +100,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Record {
     }
 }
 
+impl Record {
+    fn taken(&self) -> Seen {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 impl Seen {
     fn names(&self) -> Vec<(tracing::Level, &str)> {
         self.events.iter().map(|e| (e.0, e.1.as_str())).collect()
@@ -118,8 +126,19 @@ where
         .layer(CatchPanicLayer::new())
         .service(service_fn(tool));
     let result = stack.oneshot(call).await;
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     (seen, result)
+}
+
+/// What is seen of one call of a tool in a layer.
+async fn seen_of<L, Res>(layer: L, does: Step<Res>) -> Seen
+where
+    L: tower::Layer<Script<Res>>,
+    L::Service: tower::Service<ToolCall>,
+{
+    let (record, _guard) = record();
+    let _ = layer.layer(Script::always(does)).oneshot(call()).await;
+    record.taken()
 }
 
 fn call() -> ToolCall {
@@ -239,7 +258,7 @@ async fn a_dropped_call_is_seen_as_cancelled() {
         *heard.lock().unwrap(),
         [("search".to_owned(), Duration::from_secs(2))]
     );
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     assert_eq!(
         seen.names(),
         [(DEBUG, "tool.start"), (INFO, "tool.cancelled")]
@@ -248,27 +267,24 @@ async fn a_dropped_call_is_seen_as_cancelled() {
     assert_eq!(seen.spans[0].2["error.type"], "cancelled");
 }
 
-/// Trap 20, without a layer that catches: the panic goes on up and is seen as one.
+/// Trap 20, without a layer that catches: the panic goes on up and is seen as one. Rule 4: also of
+/// a tool that panics before it has a future.
 #[tokio::test]
 async fn a_panic_that_nobody_catches_is_seen_as_a_panic() {
-    let (record, _guard) = record();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(|_: ToolCall| async {
-            panic!("boom");
-            #[allow(unreachable_code)]
-            Ok::<(), BoxError>(())
-        }));
-    let mut response = tokio_test::task::spawn(stack.oneshot(call()));
-    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| response.poll()));
-    assert!(polled.is_err());
-    drop(response);
-    let seen = record.0.lock().unwrap().clone();
-    assert_eq!(seen.spans[0].2["error.type"], "panicked");
-    assert_eq!(
-        seen.names(),
-        [(DEBUG, "tool.start"), (ERROR, "tool.failure")]
-    );
+    for panics in [Step::<()>::panic("boom"), Step::panic_in_call("boom")] {
+        let (record, _guard) = record();
+        let stack = TraceLayer::new().layer(Script::always(panics));
+        let mut response = tokio_test::task::spawn(stack.oneshot(call()));
+        let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| response.poll()));
+        assert!(polled.is_err());
+        drop(response);
+        let seen = record.taken();
+        assert_eq!(seen.spans[0].2["error.type"], "panicked");
+        assert_eq!(
+            seen.names(),
+            [(DEBUG, "tool.start"), (ERROR, "tool.failure")]
+        );
+    }
 }
 
 #[tokio::test]
@@ -288,7 +304,7 @@ async fn the_callers_span_is_the_parent_and_the_tools_span_a_child() {
     tokio_test::assert_pending!(response.poll());
     drop(entered);
     tokio_test::assert_ready_ok!(response.poll());
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     let parents: Vec<_> = seen
         .spans
         .iter()
@@ -328,18 +344,12 @@ async fn no_secret_reaches_a_span_or_an_event() {
 /// E6: an answer that is the tool's own error is `Ok` for the caller and no success in the span.
 #[tokio::test]
 async fn an_error_in_the_tools_own_words_is_no_success_in_the_span() {
-    let (record, _guard) = record();
     let classifier = classify_fn(|r: Result<&&str, &ToolError>| match r {
         Ok(text) if text.starts_with("error") => Outcome::reported(),
         other => ByError.classify(other),
     });
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new().with_classifier(classifier))
-        .service(service_fn(|_: ToolCall| async {
-            Ok::<_, BoxError>("error: no table for 40")
-        }));
-    assert!(stack.oneshot(call()).await.is_ok());
-    let seen = record.0.lock().unwrap().clone();
+    let layer = TraceLayer::new().with_classifier(classifier);
+    let seen = seen_of(layer, Step::ok("error: no table for 40")).await;
     assert_eq!(seen.spans[0].2["tool.success"], "false");
     assert_eq!(seen.spans[0].2["error.type"], "tool_error");
     assert_eq!(seen.names()[1..], [(WARN, "tool.failure")]);
@@ -354,108 +364,41 @@ async fn a_subscriber_that_takes_spans_only_sees_how_the_call_ended() {
     let _guard = tracing_subscriber::registry()
         .with(record.clone().with_filter(spans_only))
         .set_default();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }));
+    let stack = TraceLayer::new().layer(Script::always(Step::ok(())));
     stack.oneshot(call()).await.unwrap();
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     assert_eq!(seen.spans[0].2["tool.success"], "true");
     assert_eq!(seen.spans[0].2["tool.attempts"], "1");
     assert!(seen.spans[0].2.contains_key("tool.duration_ms"));
 }
 
-/// Whoever writes a span as text writes all of it anew with each record.
+/// Whoever writes a span as text writes all of it anew with each record. Arguments can be left out.
 #[tokio::test]
 async fn a_span_is_filled_once_at_its_beginning_and_once_at_its_end() {
     let (record, _guard) = record();
     for layer in [TraceLayer::new(), TraceLayer::attempts()] {
-        for result in [Ok("done"), Err("boom")] {
-            let stack = ServiceBuilder::new()
-                .layer(layer.clone().with_arguments(false).with_output(true))
-                .service(service_fn(move |_: ToolCall| async move {
-                    result.map_err(BoxError::from)
-                }));
-            let _ = stack.oneshot(call()).await;
+        for does in [Step::ok("done"), Step::fail(ErrorKind::Failed)] {
+            let layer = layer.clone().with_arguments(false).with_output(true);
+            let _ = layer.layer(Script::always(does)).oneshot(call()).await;
         }
     }
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     assert_eq!((seen.spans.len(), seen.records), (4, 8));
-}
-
-/// Rule 4: a tool may panic before it has a future.
-#[tokio::test]
-async fn a_panic_in_call_is_seen_as_a_panic() {
-    let (record, _guard) = record();
-    let mut stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(
-            |_: ToolCall| -> std::future::Ready<Result<(), BoxError>> { panic!("in call") },
-        ));
-    let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        tower::Service::call(&mut stack, call())
-    }));
-    assert!(called.is_err());
-    let seen = record.0.lock().unwrap().clone();
-    assert_eq!(seen.spans[0].2["error.type"], "panicked");
-    assert_eq!(
-        seen.names(),
-        [(DEBUG, "tool.start"), (ERROR, "tool.failure")]
-    );
+    assert!(!format!("{seen:?}").contains("gen_ai.tool.call.arguments"));
 }
 
 /// Trap 6: a call that somebody outside drops after its deadline timed out.
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_after_its_deadline_is_seen_as_a_timeout() {
     let (record, _guard) = record();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(|_| {
-            std::future::pending::<Result<(), BoxError>>()
-        }));
+    let stack = TraceLayer::new().layer(Script::<()>::always(Step::hang()));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(1);
     let call = stack.oneshot(call().with_deadline(deadline));
-    assert!(
-        tokio::time::timeout(Duration::from_secs(2), call)
-            .await
-            .is_err()
-    );
-    let seen = record.0.lock().unwrap().clone();
+    let dropped = tokio::time::timeout(Duration::from_secs(2), call).await;
+    assert!(dropped.is_err());
+    let seen = record.taken();
     assert_eq!(seen.spans[0].2["error.type"], "timeout");
     assert_eq!(seen.names()[1..], [(WARN, "tool.timeout")]);
-}
-
-/// One listener for several layers.
-#[tokio::test(start_paused = true)]
-async fn layers_share_a_listener() {
-    listening();
-    let heard = Arc::new(Mutex::new(0));
-    let count = heard.clone();
-    let listener: Arc<dyn tower_toolcall::Listen> = Arc::new(move |_: &Event<'_>| {
-        *count.lock().unwrap() += 1;
-    });
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new().with_listener(listener.clone()))
-        .layer(TimeoutLayer::new(Duration::from_secs(10)).with_listener(listener))
-        .service(service_fn(|call: ToolCall| async move {
-            let hang = call.arguments().contains_key("hang");
-            tokio::time::sleep(Duration::from_secs(if hang { 60 } else { 9 })).await;
-            Ok::<_, BoxError>(())
-        }));
-    stack.clone().oneshot(ToolCall::new("t")).await.unwrap();
-    let hangs = ToolCall::new("t").with_json(json!({ "hang": 1 })).unwrap();
-    let _ = tokio::time::timeout(Duration::from_secs(5), stack.oneshot(hangs)).await;
-    assert_eq!(*heard.lock().unwrap(), 2);
-}
-
-#[tokio::test]
-async fn arguments_can_be_left_out() {
-    let (record, _guard) = record();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new().with_arguments(false))
-        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }));
-    stack.oneshot(call()).await.unwrap();
-    let seen = record.0.lock().unwrap().clone();
-    assert!(!seen.spans[0].2.contains_key("gen_ai.tool.call.arguments"));
 }
 
 /// O1: a span per attempt inside the call's, with how each ended.
@@ -478,7 +421,7 @@ async fn each_attempt_has_a_span_inside_the_calls() {
             }
         }));
     stack.oneshot(call()).await.unwrap();
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     let names: Vec<_> = seen
         .spans
         .iter()
@@ -542,7 +485,7 @@ async fn an_attempt_that_is_dropped_is_cancelled_in_its_span_and_nowhere_else() 
     let mut response = tokio_test::task::spawn(stack.oneshot(call()));
     tokio_test::assert_pending!(response.poll());
     drop(response);
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     assert_eq!(seen.spans[0].2["error.type"], "cancelled");
     assert!(seen.events.is_empty());
     assert_eq!(*heard.lock().unwrap(), 0);
@@ -554,18 +497,8 @@ async fn the_answers_size_is_in_span_and_event_and_the_answer_if_asked_for() {
     let answer = json!({ "user": "ada", "token": "s3cr3t-canary" });
     let size = answer.to_string().len().to_string();
     for asked in [false, true] {
-        let (record, _guard) = record();
-        let answer = answer.clone();
-        ServiceBuilder::new()
-            .layer(TraceLayer::new().with_output(asked))
-            .service(service_fn(move |_: ToolCall| {
-                let answer = answer.clone();
-                async { Ok::<_, BoxError>(answer) }
-            }))
-            .oneshot(call())
-            .await
-            .unwrap();
-        let seen = record.0.lock().unwrap().clone();
+        let layer = TraceLayer::new().with_output(asked);
+        let seen = seen_of(layer, Step::ok(answer.clone())).await;
         let span = &seen.spans[0].2;
         assert_eq!(span["tool.output_bytes"], size);
         assert_eq!(seen.events[1].2["output_bytes"], size);
@@ -575,22 +508,28 @@ async fn the_answers_size_is_in_span_and_event_and_the_answer_if_asked_for() {
     }
 }
 
-/// A tool that knows its size better says so, also where the answer's type is not a usual one.
+/// A tool that knows its size better says so, also where the answer's type is not a usual one; but
+/// the size is that of the answer that the caller gets, not that of what a layer has made it from.
 #[tokio::test]
 async fn a_size_that_the_tool_tells_is_taken() {
     struct Opaque;
+    let tool = service_fn(|call: ToolCall| async move {
+        call.info().record(|r| r.set_output_bytes(4711));
+        Ok::<_, BoxError>(Opaque)
+    });
     let (record, _guard) = record();
-    ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(|call: ToolCall| async move {
-            call.info().record(|r| r.set_output_bytes(4711));
-            Ok::<_, BoxError>(Opaque)
-        }))
+    TraceLayer::new().layer(tool).oneshot(call()).await.unwrap();
+    let mapped = tool.map_response(|_| "ok");
+    TraceLayer::new()
+        .layer(mapped)
         .oneshot(call())
         .await
         .unwrap();
-    let seen = record.0.lock().unwrap().clone();
-    assert_eq!(seen.spans[0].2["tool.output_bytes"], "4711");
+    let sizes = record.taken().spans.into_iter();
+    let sizes: Vec<_> = sizes
+        .map(|span| span.2["tool.output_bytes"].clone())
+        .collect();
+    assert_eq!(sizes, ["4711", "4"]);
 }
 
 /// Hooks are told of every way to end, and only if somebody listens.
@@ -663,7 +602,8 @@ async fn hooks_hear_how_calls_begin_and_end() {
     assert!(log.0.lock().unwrap().is_empty());
 }
 
-/// S6: what would have to be printed is not printed when nobody listens.
+/// S6: what would have to be printed is not printed when nobody listens, and nobody can see the
+/// size of an answer if only errors are heard: it is not measured.
 #[tokio::test]
 async fn nothing_is_looked_at_when_nobody_listens() {
     #[derive(Clone)]
@@ -672,133 +612,37 @@ async fn nothing_is_looked_at_when_nobody_listens() {
         fn answer<'a>(&self, _: &'a ()) -> Option<Answer<'a>> {
             panic!("asked for the answer")
         }
+        fn output_bytes(&self, _: &()) -> Option<u64> {
+            panic!("asked for the size")
+        }
     }
     listening();
-    let _nobody = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
-    ServiceBuilder::new()
-        .layer(TraceLayer::new().with_hooks(NotAsked).with_output(true))
-        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }))
-        .oneshot(call())
-        .await
-        .unwrap();
+    let errors = tracing_subscriber::registry()
+        .with(tracing_subscriber::filter::LevelFilter::ERROR)
+        .with(Record::default());
+    let nobody = tracing::subscriber::NoSubscriber::default();
+    for subscriber in [
+        tracing::Dispatch::new(nobody),
+        tracing::Dispatch::new(errors),
+    ] {
+        let _guard = tracing::dispatcher::set_default(&subscriber);
+        let layer = TraceLayer::new().with_hooks(NotAsked).with_output(true);
+        let stack = layer.layer(Script::always(Step::ok(())));
+        stack.oneshot(call()).await.unwrap();
+    }
 }
 
 /// T6: no layer above need observe the call, and nobody else listen.
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_is_told_by_a_timeout_layer_alone() {
-    let (record, _guard) = record();
-    ServiceBuilder::new()
-        .layer(TimeoutLayer::new(Duration::from_secs(10)))
-        .service(service_fn(|_: ToolCall| async {
-            tokio::time::sleep(Duration::from_secs(9)).await;
-            Ok::<(), BoxError>(())
-        }))
-        .oneshot(call())
-        .await
-        .unwrap();
-    let seen = record.0.lock().unwrap().clone();
+    let layer = TimeoutLayer::new(Duration::from_secs(10));
+    let seen = seen_of(layer, Step::ok(()).after(Duration::from_secs(9))).await;
     assert_eq!(seen.names(), [(WARN, "tool.slow")]);
 }
 
 /// O2: the names, levels and fields that `event` promises, all of them and no other.
 #[tokio::test(start_paused = true)]
 async fn each_event_has_the_level_and_the_fields_that_are_documented() {
-    const OF_CALL: &[&str] = &["call_id", "server", "tool", "trace_id"];
-    const DOCUMENTED: &[(&str, tracing::Level, &[&str])] = &[
-        ("tool.inert", WARN, &["layer", "reason", "help"]),
-        (
-            "tool.start",
-            DEBUG,
-            &["agent_id", "timeout_ms", "deadline_ms"],
-        ),
-        (
-            "tool.rejected",
-            INFO,
-            &[
-                "code",
-                "error",
-                "duration_ms",
-                "attempts",
-                "max_attempts",
-                "retry_after_ms",
-            ],
-        ),
-        (
-            "tool.success",
-            INFO,
-            &["duration_ms", "attempts", "max_attempts", "output_bytes"],
-        ),
-        (
-            "tool.failure",
-            ERROR,
-            &[
-                "code",
-                "error",
-                "duration_ms",
-                "attempts",
-                "max_attempts",
-                "output_bytes",
-                "status",
-            ],
-        ),
-        (
-            "tool.timeout",
-            WARN,
-            &[
-                "code",
-                "error",
-                "duration_ms",
-                "attempts",
-                "max_attempts",
-                "timeout_ms",
-                "configured_timeout_ms",
-            ],
-        ),
-        ("tool.skipped", WARN, &["code", "error", "duration_ms"]),
-        (
-            "tool.cancelled",
-            INFO,
-            &["duration_ms", "attempts", "max_attempts"],
-        ),
-        ("tool.slow", WARN, &["duration_ms", "timeout_ms"]),
-        (
-            "tool.retry",
-            WARN,
-            &["attempt", "delay_ms", "hinted", "code", "error"],
-        ),
-        (
-            "tool.retry_refused",
-            WARN,
-            &["attempt", "refused", "code", "error"],
-        ),
-        ("tool.exhausted", ERROR, &["attempt", "code", "error"]),
-        (
-            "tool.rate_limited",
-            WARN,
-            &["attempt", "code", "delay_ms", "hinted"],
-        ),
-        (
-            "tool.breaker",
-            WARN,
-            &[
-                "from",
-                "to",
-                "reason",
-                "generation",
-                "calls",
-                "failures",
-                "slow_calls",
-                "open_ms",
-            ],
-        ),
-        (
-            "tool.health",
-            WARN,
-            &["from", "to", "reason", "failures", "generation"],
-        ),
-        ("tool.evicted", DEBUG, &["keys", "kept"]),
-    ];
-
     let (record, _guard) = record();
     let classifier = classify_fn(|r: Result<&serde_json::Value, &ToolError>| match r {
         Ok(answer) if answer["isError"] == true => Outcome::reported(),
@@ -880,7 +724,7 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         }));
     cancels.oneshot(call("cancels")).await.unwrap_err();
 
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     let mut fields: BTreeMap<&str, (tracing::Level, BTreeSet<&str>)> = BTreeMap::new();
     for (level, name, of_event) in &seen.events {
         let entry = fields.entry(name).or_insert((*level, BTreeSet::new()));
@@ -891,15 +735,39 @@ async fn each_event_has_the_level_and_the_fields_that_are_documented() {
         }
         entry.1.extend(of_event.keys().map(String::as_str));
     }
-    for (name, level, own) in DOCUMENTED {
-        let of_call = match *name {
-            "tool.evicted" => &[],
-            _ => OF_CALL,
-        };
-        let expected: BTreeSet<_> = own.iter().chain(of_call).copied().collect();
-        assert_eq!(fields.remove(name), Some((*level, expected)), "{name}");
-    }
-    assert!(fields.is_empty(), "{fields:?}");
+    let of_call = ["call_id", "server", "tool", "trace_id"];
+    let lines = fields.into_iter().map(|(name, (level, fields))| {
+        let is_of_call = |field: &&str| of_call.contains(field);
+        let missing = of_call.len() - fields.iter().copied().filter(is_of_call).count();
+        assert_eq!(
+            missing,
+            if name == "tool.evicted" {
+                of_call.len()
+            } else {
+                0
+            },
+            "{name}"
+        );
+        let own = fields.into_iter().filter(|field| !is_of_call(field));
+        format!("{name} {level}: {}", own.collect::<Vec<_>>().join(" "))
+    });
+    expect![[r#"
+        tool.breaker WARN: calls failures from generation open_ms reason slow_calls to
+        tool.cancelled INFO: attempts duration_ms max_attempts
+        tool.evicted DEBUG: kept keys
+        tool.exhausted ERROR: attempt code error
+        tool.failure ERROR: attempts code duration_ms error max_attempts output_bytes status
+        tool.health WARN: failures from generation reason to
+        tool.inert WARN: help layer reason
+        tool.rate_limited WARN: attempt code delay_ms hinted
+        tool.rejected INFO: attempts code duration_ms error max_attempts retry_after_ms
+        tool.retry WARN: attempt code delay_ms error hinted
+        tool.retry_refused WARN: attempt code error refused
+        tool.skipped WARN: code duration_ms error
+        tool.slow WARN: duration_ms timeout_ms
+        tool.start DEBUG: agent_id deadline_ms timeout_ms
+        tool.success INFO: attempts duration_ms max_attempts output_bytes
+        tool.timeout WARN: attempts code configured_timeout_ms duration_ms error max_attempts timeout_ms"#]].assert_eq(&lines.collect::<Vec<_>>().join("\n"));
 }
 
 /// W12: the opening of the breaker was the warning.
@@ -914,7 +782,7 @@ async fn a_call_that_an_open_breaker_refuses_is_rejected_at_info_and_no_failure(
     breaker.handle().breaker(&call()).force_open();
     stack.oneshot(call()).await.unwrap_err();
 
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     let names = seen.names();
     assert_eq!(
         names[names.len() - 2..],
@@ -948,57 +816,19 @@ async fn the_start_of_a_call_tells_its_agent_and_how_long_it_may_take() {
 /// W13: nothing has failed where the caller does not want the answer any more.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_its_caller_cancels_has_no_status_error() {
-    let (cancelled, _) = watch(call(), |_| async {
-        Err(ToolError::new(ErrorKind::Cancelled, "given up").into())
-    })
-    .await;
+    let cancelled = seen_of(TraceLayer::new(), Step::<()>::fail(ErrorKind::Cancelled)).await;
     let (record, _guard) = record();
-    let stack = ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .service(service_fn(|_: ToolCall| {
-            std::future::pending::<Result<(), BoxError>>()
-        }));
+    let stack = TraceLayer::new().layer(Script::<()>::always(Step::hang()));
     let mut dropped = tokio_test::task::spawn(stack.oneshot(call()));
     tokio_test::assert_pending!(dropped.poll());
     drop(dropped);
-    let dropped = record.0.lock().unwrap().clone();
+    let dropped = record.taken();
     for span in [&cancelled.spans[0].2, &dropped.spans[0].2] {
         assert_eq!(span["tool.outcome"], "cancelled");
         assert_eq!(span["error.type"], "cancelled");
         assert_eq!(span.get("otel.status_code"), None);
         assert_eq!(span.get("otel.status_description"), None);
     }
-}
-
-/// W13.
-#[tokio::test(start_paused = true)]
-async fn spans_have_the_conventions_names_of_agent_and_conversation_and_attempts_have_none() {
-    let (record, _guard) = record();
-    let call = call().with_agent_id("agent-1").with_session_id("session-1");
-    ServiceBuilder::new()
-        .layer(TraceLayer::new().with_output(true))
-        .layer(
-            TraceLayer::attempts()
-                .with_arguments(true)
-                .with_output(true),
-        )
-        .service(service_fn(|_: ToolCall| async {
-            Ok::<_, BoxError>("done")
-        }))
-        .oneshot(call)
-        .await
-        .unwrap();
-    let seen = record.0.lock().unwrap().clone();
-    let (span, attempt) = (&seen.spans[0].2, &seen.spans[1].2);
-    assert_eq!(span["gen_ai.agent.id"], "agent-1");
-    assert_eq!(span["gen_ai.conversation.id"], "session-1");
-    let theirs: Vec<_> = attempt
-        .keys()
-        .filter(|k| k.starts_with("gen_ai."))
-        .collect();
-    assert!(theirs.is_empty(), "{theirs:?}");
-    assert_eq!(attempt["tool.result"], "done");
-    assert!(attempt["tool.arguments"].contains("tower"));
 }
 
 /// A subscriber may take events and no spans, and of them one level only.
@@ -1020,37 +850,11 @@ async fn a_subscriber_that_takes_events_of_one_level_only_hears_them() {
             .oneshot(call())
             .await
             .unwrap();
-        let seen = record.0.lock().unwrap().clone();
+        let seen = record.taken();
         assert_eq!(seen.names(), [(level, expected)]);
         // P13: what is no part of the short line is recorded where DEBUG is heard.
         assert!(!seen.events[0].2.contains_key("output_bytes"));
     }
-}
-
-/// Nobody can see the size of an answer if only errors are heard: it is not measured.
-#[tokio::test]
-async fn an_answer_is_not_measured_for_those_who_hear_errors_only() {
-    #[derive(Clone)]
-    struct NotAsked;
-    impl TraceHooks<()> for NotAsked {
-        fn answer<'a>(&self, _: &'a ()) -> Option<Answer<'a>> {
-            panic!("asked for the answer")
-        }
-        fn output_bytes(&self, _: &()) -> Option<u64> {
-            panic!("asked for the size")
-        }
-    }
-    listening();
-    let _guard = tracing_subscriber::registry()
-        .with(tracing_subscriber::filter::LevelFilter::ERROR)
-        .with(Record::default())
-        .set_default();
-    ServiceBuilder::new()
-        .layer(TraceLayer::new().with_hooks(NotAsked))
-        .service(service_fn(|_: ToolCall| async { Ok::<(), BoxError>(()) }))
-        .oneshot(call())
-        .await
-        .unwrap();
 }
 
 /// What a tool has to say while it is dropped belongs to its call.
@@ -1072,12 +876,13 @@ async fn what_happens_while_a_call_is_dropped_is_inside_its_span() {
     let mut response = tokio_test::task::spawn(stack.oneshot(call()));
     tokio_test::assert_pending!(response.poll());
     drop(response);
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     assert_eq!(seen.spans[1].1, "last words");
     assert_eq!(seen.spans[1].0.as_deref(), Some("execute_tool"));
 }
 
-/// O1: who calls, and the timeout as it was configured.
+/// O1: who calls, and the timeout as it was configured. W13: a call's span has the conventions'
+/// names of agent, conversation, arguments and result, and an attempt's has none.
 #[tokio::test(start_paused = true)]
 async fn a_span_tells_who_calls_and_both_timeouts() {
     let (record, _guard) = record();
@@ -1085,66 +890,41 @@ async fn a_span_tells_who_calls_and_both_timeouts() {
         .with_agent_id("agent-1")
         .with_session_id("session-1")
         .with_deadline(tokio::time::Instant::now() + Duration::from_secs(4));
+    let attempts = TraceLayer::attempts();
+    let answer = Step::ok("api_key=s3cr3t-canary");
+    let answers = Script::always(answer.after(Duration::from_secs(1)));
     ServiceBuilder::new()
         .layer(TraceLayer::new().with_output(true))
-        .layer(TraceLayer::attempts())
+        .layer(attempts.with_arguments(true).with_output(true))
         .layer(TimeoutLayer::new(Duration::from_secs(10)))
-        .service(service_fn(|_: ToolCall| async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok::<_, BoxError>("api_key=s3cr3t-canary")
-        }))
+        .service(answers)
         .oneshot(call)
         .await
         .unwrap();
-    let seen = record.0.lock().unwrap().clone();
+    let seen = record.taken();
     let (span, attempt) = (&seen.spans[0].2, &seen.spans[1].2);
-    assert_eq!(span["gen_ai.agent.id"], "agent-1");
-    assert_eq!(
-        (&*span["session.id"], &*attempt["session.id"]),
-        ("session-1", "session-1")
-    );
-    assert_eq!(
-        (
-            &*span["tool.timeout_ms"],
-            &*span["tool.configured_timeout_ms"]
-        ),
-        ("4000.0", "10000.0")
-    );
-    assert_eq!(span["gen_ai.tool.call.result"], "api_key=[REDACTED]");
-}
-
-/// The answer's own size, not that of what a layer has made it from.
-#[tokio::test]
-async fn the_size_is_that_of_the_answer_that_the_caller_gets() {
-    let (record, _guard) = record();
-    ServiceBuilder::new()
-        .layer(TraceLayer::new())
-        .map_response(|_: ()| "ok")
-        .service(service_fn(|call: ToolCall| async move {
-            call.info().record(|r| r.set_output_bytes(5000));
-            Ok::<_, BoxError>(())
-        }))
-        .oneshot(call())
-        .await
-        .unwrap();
-    let seen = record.0.lock().unwrap().clone();
-    assert_eq!(seen.spans[0].2["tool.output_bytes"], "4");
+    for (field, value) in [
+        ("gen_ai.agent.id", "agent-1"),
+        ("gen_ai.conversation.id", "session-1"),
+        ("session.id", "session-1"),
+        ("tool.timeout_ms", "4000.0"),
+        ("tool.configured_timeout_ms", "10000.0"),
+        ("gen_ai.tool.call.result", "api_key=[REDACTED]"),
+    ] {
+        assert_eq!(span[field], value, "{field}");
+    }
+    let theirs = attempt.keys().filter(|k| k.starts_with("gen_ai."));
+    assert_eq!(theirs.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(attempt["session.id"], "session-1");
+    assert_eq!(attempt["tool.result"], "api_key=[REDACTED]");
+    assert!(attempt["tool.arguments"].contains("tower"));
 }
 
 #[tokio::test]
 async fn an_answer_that_was_shortened_is_an_event_and_one_that_passes_is_none() {
-    let (record, _guard) = record();
-    for chars in [100, 101] {
-        ServiceBuilder::new()
-            .layer(FitLayer::new(100))
-            .service(service_fn(move |_: ToolCall| async move {
-                Ok::<_, BoxError>("x".repeat(chars))
-            }))
-            .oneshot(call())
-            .await
-            .unwrap();
-    }
-    let seen = record.0.lock().unwrap().clone();
+    let passes = seen_of(FitLayer::new(100), Step::ok("x".repeat(100))).await;
+    assert!(passes.names().is_empty());
+    let seen = seen_of(FitLayer::new(100), Step::ok("x".repeat(101))).await;
     assert_eq!(seen.names(), [(tracing::Level::DEBUG, "tool.shortened")]);
     assert_eq!(seen.events[0].2["max_chars"], "100");
 }
