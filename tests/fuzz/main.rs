@@ -30,24 +30,11 @@ use drive::Target;
 /// L2.
 #[test]
 fn hints() {
+    #[rustfmt::skip]
     let tokens = &[
-        "retry-after: ",
-        "\n",
-        "x-ratelimit-reset: ",
-        "ratelimit: ",
-        ";r=0;t=",
-        ";w=",
-        "date: ",
-        " GMT",
-        "try again in ",
-        "retry_after",
-        "ms",
-        "h5m",
-        "1e308",
-        "NaN",
-        "\"retryDelay\":\"",
-        "{\"error\":",
-        "+01:00",
+        "retry-after: ", "\n", "x-ratelimit-reset: ", "ratelimit: ", ";r=0;t=", ";w=",
+        "date: ", " GMT", "try again in ", "retry_after", "ms", "h5m", "1e308", "NaN",
+        "\"retryDelay\":\"", "{\"error\":", "+01:00",
     ];
     Target::new("hints", tokens, targets::hints::run).fuzz();
 }
@@ -55,34 +42,12 @@ fn hints() {
 /// S1 to S5.
 #[test]
 fn redaction() {
+    #[rustfmt::skip]
     let tokens = &[
-        "password=",
-        "\"token\":\"",
-        "\\\"",
-        "Bearer ",
-        "-----BEGIN PRIVATE KEY-----\n",
-        "eyJhbGciOiJIUzI1NiJ9.",
-        "://ada:pw@",
-        "\n",
-        "\t",
-        "| password |",
-        "aHVudGVyMmh1bnRlcjJodW50ZXIy",
-        "%22",
-        "&quot;",
-        "export ",
-        "{\"",
-        "\":{",
-        "}}",
-        ",\"",
-        "[",
-        "]",
-        "\u{202e}",
-        "\u{200b}",
-        "рassword: ",
-        "<key>",
-        "</",
-        "'",
-        "--",
+        "password=", "\"token\":\"", "\\\"", "Bearer ", "-----BEGIN PRIVATE KEY-----\n",
+        "eyJhbGciOiJIUzI1NiJ9.", "://ada:pw@", "\n", "\t", "| password |",
+        "aHVudGVyMmh1bnRlcjJodW50ZXIy", "%22", "&quot;", "export ", "{\"", "\":{", "}}", ",\"",
+        "[", "]", "\u{202e}", "\u{200b}", "рassword: ", "<key>", "</", "'", "--",
     ];
     let mut target = Target::new("redact", tokens, targets::redact::run);
     // Those of the tests of redaction, whose signs keep scanners quiet.
@@ -104,37 +69,14 @@ fn redaction() {
 /// V1 to V9.
 #[test]
 fn schemas() {
+    #[rustfmt::skip]
     let tokens = &[
-        "{\"$ref\":\"#",
-        "/$defs/a",
-        "\"allOf\":[",
-        "\"anyOf\":[",
-        "\"not\":",
-        "\"pattern\":\"^(a+)+$\"",
-        "\"uniqueItems\":true",
-        "\"items\":",
-        "\"properties\":{",
-        "\"required\":[\"a\"]",
-        "\"type\":\"integer\"",
-        "\"enum\":[",
-        "\"$id\":\"x\"",
-        "\0",
-        "{}",
-        "[]",
-        "null",
-        "true",
-        "1e400",
-        "-0.0",
-        "\"5\"",
-        "{\"a\":",
-        "}",
-        "]",
-        ",",
-        "\"$dynamicRef\":\"#x\"",
-        "\"unevaluatedProperties\":false",
-        "\"multipleOf\":0.1",
-        "\"const\":",
-        "\\ud800",
+        "{\"$ref\":\"#", "/$defs/a", "\"allOf\":[", "\"anyOf\":[", "\"not\":",
+        "\"pattern\":\"^(a+)+$\"", "\"uniqueItems\":true", "\"items\":", "\"properties\":{",
+        "\"required\":[\"a\"]", "\"type\":\"integer\"", "\"enum\":[", "\"$id\":\"x\"", "\0",
+        "{}", "[]", "null", "true", "1e400", "-0.0", "\"5\"", "{\"a\":", "}", "]", ",",
+        "\"$dynamicRef\":\"#x\"", "\"unevaluatedProperties\":false", "\"multipleOf\":0.1",
+        "\"const\":", "\\ud800",
     ];
     Target::new("schemas", tokens, targets::schemas::run).fuzz();
 }
@@ -142,39 +84,12 @@ fn schemas() {
 /// H1 to H4.
 #[test]
 fn templates() {
+    #[rustfmt::skip]
     let tokens = &[
-        "{{ a }}",
-        "{{ a | tojson }}",
-        "{% for x in a %}",
-        "{% endfor %}",
-        "{% if a %}",
-        "{% endif %}",
-        "{{",
-        "}}",
-        "{\"",
-        "\": \"",
-        "\", ",
-        "[",
-        "]",
-        "\0",
-        "\"\\u0000\"",
-        "/",
-        "?",
-        "#",
-        "@",
-        "%2F",
-        "..",
-        "\r\n",
-        "\u{10FFFE}",
-        " | default('x')",
-        " | urlencode",
-        "[\"",
-        "{\"a\":",
-        "1e308",
-        "null",
-        "{% set a = 1 %}",
-        "{# #}",
-        "{% raw %}",
+        "{{ a }}", "{{ a | tojson }}", "{% for x in a %}", "{% endfor %}", "{% if a %}",
+        "{% endif %}", "{{", "}}", "{\"", "\": \"", "\", ", "[", "]", "\0", "\"\\u0000\"", "/",
+        "?", "#", "@", "%2F", "..", "\r\n", "\u{10FFFE}", " | default('x')", " | urlencode",
+        "[\"", "{\"a\":", "1e308", "null", "{% set a = 1 %}", "{# #}", "{% raw %}",
     ];
     Target::new("templates", tokens, targets::templates::run).fuzz();
 }
@@ -182,26 +97,12 @@ fn templates() {
 /// E5.
 #[test]
 fn json_rpc() {
+    #[rustfmt::skip]
     let tokens = &[
-        "{\"jsonrpc\":\"2.0\",",
-        "\"id\":1,",
-        "\"id\":null,",
-        "\"id\":\"x\",",
-        "\"id\":1.0,",
-        "\"method\":\"tools/call\",",
-        "\"params\":{\"name\":\"t\"}",
-        "\"params\":{\"name\":\"fails\"}",
-        "}",
-        "{",
-        "[",
-        "]",
-        ",",
-        "\"arguments\":{}",
-        "1e999",
-        "\\ud800",
-        "\"notifications/x\"",
-        "\"server\":\"s\"",
-        "\u{0}",
+        "{\"jsonrpc\":\"2.0\",", "\"id\":1,", "\"id\":null,", "\"id\":\"x\",", "\"id\":1.0,",
+        "\"method\":\"tools/call\",", "\"params\":{\"name\":\"t\"}",
+        "\"params\":{\"name\":\"fails\"}", "}", "{", "[", "]", ",", "\"arguments\":{}",
+        "1e999", "\\ud800", "\"notifications/x\"", "\"server\":\"s\"", "\u{0}",
     ];
     Target::new("rpc", tokens, targets::rpc::run).fuzz();
 }
@@ -209,50 +110,22 @@ fn json_rpc() {
 /// G1.
 #[test]
 fn settings() {
+    #[rustfmt::skip]
     let tokens = &[
-        "\n[timeout]\n",
-        "default = ",
-        "\"30s\"",
-        "\n[tools.x]\n",
-        "TOOLCALL_",
-        "TOOLCALL_TIMEOUT=",
-        "TOOLCALL_RETRY_ATTEMPTS=",
-        "TOOL_CIRCUIT_BREAKER_",
-        "=",
-        "\n",
-        "0",
-        "-1",
-        "18446744073709551615",
-        "1e308",
-        "NaN",
-        "none",
-        "true",
-        "ms",
-        "\"",
-        "TOOLCALL_PRESET=gateway\n",
-        "preset = \"agent_loop\"\n",
-        "TOOLCALL_POLICY_DENY=*,",
-        "1m30s",
-        ",",
-        "999999999d",
+        "\n[timeout]\n", "default = ", "\"30s\"", "\n[tools.x]\n", "TOOLCALL_",
+        "TOOLCALL_TIMEOUT=", "TOOLCALL_RETRY_ATTEMPTS=", "TOOL_CIRCUIT_BREAKER_", "=", "\n",
+        "0", "-1", "18446744073709551615", "1e308", "NaN", "none", "true", "ms", "\"",
+        "TOOLCALL_PRESET=gateway\n", "preset = \"agent_loop\"\n", "TOOLCALL_POLICY_DENY=*,",
+        "1m30s", ",", "999999999d",
     ];
     Target::new("settings", tokens, targets::settings::run).fuzz();
 }
 
 #[test]
 fn shortened_answers() {
+    #[rustfmt::skip]
     let tokens = &[
-        "\n",
-        "\u{1F600}",
-        "e\u{301}",
-        "{\"a\":\"",
-        "\"",
-        "[",
-        "]",
-        "\\n",
-        "\\u0000",
-        "}",
-        ",",
+        "\n", "\u{1F600}", "e\u{301}", "{\"a\":\"", "\"", "[", "]", "\\n", "\\u0000", "}", ",",
         "[... 5 of 7 characters left out]",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     ];

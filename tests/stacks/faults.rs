@@ -589,9 +589,9 @@ async fn at_most_once(calls: u64, revision: Revision) {
     assert!(requests <= calls + calls / 5 + 20, "{requests}");
 }
 
-/// Returns how many calls are made: `FAULT_CALLS`, else 2,000.
+/// Returns how many calls are made: `FAULT_CALLS`, else 1,000.
 fn calls() -> u64 {
-    std::env::var("FAULT_CALLS").map_or(2_000, |n| n.parse().unwrap())
+    std::env::var("FAULT_CALLS").map_or(1_000, |n| n.parse().unwrap())
 }
 
 /// R2, R6, R7, trap 7: a tool that nobody knows to be safe has run at most once, whatever happens

@@ -302,22 +302,12 @@ fn values_that_are_no_text_or_too_long_are_ignored() {
     assert_eq!(from_headers(&map, now()), None);
 }
 
+#[rustfmt::skip]
 const NAMES: &[&str] = &[
-    "date",
-    "retry-after",
-    "retry-after-ms",
-    "x-should-retry",
-    "ratelimit",
-    "ratelimit-policy",
-    "ratelimit-remaining",
-    "ratelimit-reset",
-    "x-ratelimit-remaining",
-    "x-ratelimit-reset",
-    "x-ratelimit-reset-after",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-    "anthropic-ratelimit-unified-status",
-    "anthropic-ratelimit-unified-utilization",
+    "date", "retry-after", "retry-after-ms", "x-should-retry", "ratelimit", "ratelimit-policy",
+    "ratelimit-remaining", "ratelimit-reset", "x-ratelimit-remaining", "x-ratelimit-reset",
+    "x-ratelimit-reset-after", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
+    "anthropic-ratelimit-unified-status", "anthropic-ratelimit-unified-utilization",
     "anthropic-ratelimit-unified-reset",
 ];
 
@@ -375,8 +365,17 @@ fn rfc3339_text(at: u64) -> String {
     )
 }
 
+/// Returns the number of random cases: `PROPTEST_CASES`, else 64.
+fn cases() -> u32 {
+    let cases = std::env::var("PROPTEST_CASES");
+    cases.map_or(64, |cases| {
+        cases.parse().expect("PROPTEST_CASES is a number")
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
+        cases: cases(),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -70,77 +70,6 @@ impl Keys {
 const FRESH: End = End::Fresh(Duration::from_secs(60));
 
 #[tokio::test(start_paused = true)]
-async fn a_value_is_made_once_and_kept_until_it_is_stale() {
-    let keys = Keys::new(10);
-    assert_eq!(keys.get("a", FRESH).await, (Ok("a1".into()), Source::Made));
-    assert_eq!(keys.get("a", FRESH).await, (Ok("a1".into()), Source::Kept));
-    assert_eq!(keys.known("a").as_deref(), Some("a1"));
-    sleep(60 * SECOND).await;
-    assert_eq!(keys.known("a"), None);
-    assert_eq!(keys.get("a", FRESH).await, (Ok("a2".into()), Source::Made));
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_key_has_another_value_and_waits_for_nobody() {
-    let keys = Keys::new(10);
-    let since = Instant::now();
-    let (a, b) = tokio::join!(keys.get("a", FRESH), keys.get("b", FRESH));
-    assert_eq!((a.0.unwrap(), b.0.unwrap()), ("a1".into(), "b2".into()));
-    assert_eq!(since.elapsed(), SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_callers_share_one_value() {
-    let keys = Keys::new(10);
-    let since = Instant::now();
-    let many: Vec<_> = (0..100).map(|_| keys.spawn(FRESH)).collect();
-    let mut shared = 0;
-    for one in many {
-        let (value, source) = one.await.unwrap();
-        assert_eq!(value.unwrap(), "a1");
-        shared += u32::from(source == Source::Shared);
-    }
-    assert_eq!((keys.made(), shared, since.elapsed()), (1, 99, SECOND));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_takes_over_from_one_who_is_dropped() {
-    let keys = Keys::new(10);
-    let first = keys.clone();
-    let first =
-        tokio::spawn(async move { timeout(SECOND / 2, first.get("a", FRESH)).await.is_err() });
-    tokio::task::yield_now().await;
-    let since = Instant::now();
-    let many: Vec<_> = (0..100).map(|_| keys.spawn(FRESH)).collect();
-    assert!(first.await.unwrap());
-    for one in many {
-        assert_eq!(one.await.unwrap().0.unwrap(), "a2");
-    }
-    assert_eq!((keys.made(), since.elapsed()), (2, SECOND * 3 / 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_waits_shares_a_failure_and_who_comes_later_tries_again() {
-    let keys = Keys::new(10);
-    let many: Vec<_> = (0..100).map(|_| keys.spawn(End::Fails)).collect();
-    for one in many {
-        assert_eq!(one.await.unwrap().0, Err(ErrorKind::TokenExchange));
-    }
-    assert_eq!(keys.made(), 1);
-    assert_eq!(keys.get("a", FRESH).await.0.unwrap(), "a2");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_of_one_caller_alone_is_not_shared() {
-    let keys = Keys::new(10);
-    let first = keys.spawn(End::FailsAlone);
-    tokio::task::yield_now().await;
-    let second = keys.spawn(FRESH);
-    assert!(first.await.unwrap().0.is_err());
-    assert_eq!(second.await.unwrap().0.unwrap(), "a2");
-}
-
-#[tokio::test(start_paused = true)]
 async fn who_waits_through_a_failure_that_was_not_his_finds_the_value_after_it() {
     let keys = Keys::new(10);
     assert!(keys.get("a", End::Fails).await.0.is_err());
@@ -148,31 +77,6 @@ async fn who_waits_through_a_failure_that_was_not_his_finds_the_value_after_it()
     for one in many {
         assert_eq!(one.await.unwrap().0.unwrap(), "a2");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn values_for_one_caller_are_made_side_by_side() {
-    let keys = Keys::new(10);
-    assert_eq!(keys.get("a", End::Single).await.1, Source::Made);
-    let since = Instant::now();
-    let many: Vec<_> = (0..100).map(|_| keys.spawn(End::Single)).collect();
-    let mut values = std::collections::BTreeSet::new();
-    for one in many {
-        values.insert(one.await.unwrap().0.unwrap());
-    }
-    assert_eq!((values.len(), since.elapsed()), (100, SECOND));
-    assert_eq!(keys.known("a"), None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_value_is_forgotten_unless_there_is_another() {
-    let keys = Keys::new(10);
-    keys.get("a", FRESH).await.0.unwrap();
-    keys.flights
-        .forget(&"a".to_owned(), |value| value == "other");
-    assert!(keys.known("a").is_some());
-    keys.flights.forget(&"a".to_owned(), |value| value == "a1");
-    assert_eq!(keys.known("a"), None);
 }
 
 #[tokio::test(start_paused = true)]
