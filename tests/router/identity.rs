@@ -1,10 +1,10 @@
 //! X10, X11: one tool has one identity, however callers spell it, and names that do not exist move
 //! nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tokio::{sync::Semaphore, time::Instant};
-use tower::{Layer, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tokio::time::Instant;
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, Identity, Key, ReplaySafety, ServiceBuilderExt, ToolCall,
     ToolError,
@@ -19,8 +19,6 @@ use tower_toolcall::{
     tool_metrics::Metrics,
 };
 use tower_toolcall_test::{Events, Script, Step};
-
-use crate::kit;
 
 /// Every way in which a caller may name the tool `charge` of the server `pay`.
 fn spellings() -> [ToolCall; 3] {
@@ -510,21 +508,6 @@ async fn replay_safety_of_a_table_gives_way_to_rules_and_callers() {
         stack.oneshot(call).await.unwrap_err();
         assert_eq!(pay.calls(), attempts, "{table:?} {rule:?} {own:?}");
     }
-}
-
-/// Rule 3: a refused call does not hold the permit of the next one.
-#[tokio::test]
-async fn a_refused_name_gives_the_reservation_back() {
-    let layer = || Pay::new(names()).router().identity();
-    let refused = ToolCall::new("nothing");
-    kit::a_refusal_gives_the_reservation_back(layer(), refused).await;
-    // And one that is not refused is called in the very instance that was ready.
-    let permits = Arc::new(Semaphore::new(1));
-    let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>(()) });
-    let limited = ConcurrencyLimit::with_semaphore(tool, permits.clone());
-    let stack = layer().layer(limited);
-    stack.oneshot(ToolCall::new("local")).await.unwrap();
-    assert_eq!(permits.available_permits(), 1);
 }
 
 /// Keys of other kinds see the identity as well.

@@ -65,6 +65,12 @@ fn gone() -> Client {
     }))
 }
 
+fn panics() -> Client {
+    Client::new(tower::service_fn(|_: Request<Bytes>| async {
+        panic!("the password is hunter2")
+    }))
+}
+
 type Leaf = BoxCloneSyncService<ToolCall, HttpAnswer, ToolError>;
 
 fn order(client: Client) -> Leaf {
@@ -96,6 +102,24 @@ struct Got {
     status: StatusCode,
     headers: http::HeaderMap,
     body: Value,
+}
+
+impl Got {
+    #[track_caller]
+    fn refused(&self, status: u16, code: &str) {
+        assert_eq!(
+            (self.status.as_u16(), &self.body["error_code"]),
+            (status, &json!(code))
+        );
+    }
+
+    #[track_caller]
+    fn ended(&self, status: &str) {
+        assert_eq!(
+            (self.status.as_u16(), &self.body["status"]),
+            (200, &json!(status))
+        );
+    }
 }
 
 async fn post(app: &axum::Router, token: Option<&str>, body: &Value) -> Got {
@@ -154,21 +178,19 @@ async fn kept_headers_are_metadata() {
     }
 }
 
-/// H4: the agent sees what the upstream says.
+/// H4: the agent sees what the upstream says. C5: redirects and refusals are the caller's, and open
+/// no breaker.
 #[tokio::test(start_paused = true)]
 async fn another_status_is_a_failed_result() {
-    for status in [301, 404, 409, 422, 500, 503] {
-        let app = app(
-            order(upstream(status, json!({ "why": "closed" }))),
-            provider(),
-        );
-        let got = post(&app, Some("alice"), &margherita()).await;
-        assert_eq!(
-            (got.status.as_u16(), &got.body["status"]),
-            (200, &json!("failed"))
-        );
-        assert_eq!(got.body["upstream_status"], status);
-        assert_eq!(got.body["result"], json!({ "why": "closed" }));
+    for status in [301, 302, 404, 409, 422, 500, 503] {
+        let body = json!({ "why": "closed" });
+        let app = app(order(upstream(status, body.clone())), provider());
+        for _ in 0..if status < 500 { 10 } else { 1 } {
+            let got = post(&app, Some("alice"), &margherita()).await;
+            got.ended("failed");
+            assert_eq!(got.body["upstream_status"], status);
+            assert_eq!(got.body["result"], body);
+        }
     }
 }
 
@@ -194,10 +216,7 @@ async fn a_body_that_is_no_request_is_a_validation_error() {
     let app = app(order(gone()), gone());
     for body in [json!([]), json!({ "arguments": [1] }), json!("x")] {
         let got = post(&app, Some("alice"), &body).await;
-        assert_eq!(
-            (got.status.as_u16(), &got.body["error_code"]),
-            (400, &json!("validation_error"))
-        );
+        got.refused(400, "validation_error");
     }
     let request = Request::get("/api/tools/order/execute").body(Body::empty());
     let answer = app.clone().oneshot(request.unwrap()).await.unwrap();
@@ -209,10 +228,7 @@ async fn a_body_that_is_no_request_is_a_validation_error() {
 async fn a_token_that_cannot_be_had_is_told_as_what_it_is() {
     let served = || order(upstream(200, json!({})));
     let got = post(&app(served(), provider()), Some("old"), &margherita()).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (401, &json!("token_exchange_failed"))
-    );
+    got.refused(401, "token_exchange_failed");
     assert_eq!(
         got.headers["www-authenticate"],
         r#"Bearer error="invalid_token""#
@@ -224,17 +240,11 @@ async fn a_token_that_cannot_be_had_is_told_as_what_it_is() {
     );
 
     let got = post(&app(served(), provider()), None, &margherita()).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (401, &json!("token_exchange_failed"))
-    );
+    got.refused(401, "token_exchange_failed");
     assert_eq!(got.headers["www-authenticate"], "Bearer");
 
     let got = post(&app(served(), gone()), Some("alice"), &margherita()).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (502, &json!("token_exchange_failed"))
-    );
+    got.refused(502, "token_exchange_failed");
     assert_eq!(got.body["is_retryable"], true);
     assert!(!got.headers.contains_key("www-authenticate"));
 }
@@ -245,16 +255,10 @@ async fn an_upstream_that_is_gone_opens_its_breaker() {
     let app = app(order(gone()), provider());
     for _ in 0..5 {
         let got = post(&app, Some("alice"), &margherita()).await;
-        assert_eq!(
-            (got.status.as_u16(), &got.body["error_code"]),
-            (502, &json!("upstream_connection_error"))
-        );
+        got.refused(502, "upstream_connection_error");
     }
     let got = post(&app, Some("alice"), &margherita()).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (503, &json!("circuit_open"))
-    );
+    got.refused(503, "circuit_open");
     assert_eq!(got.headers["retry-after"], "30");
     assert_eq!(got.body["details"]["retry_after_seconds"], 30);
     assert_eq!(got.body["is_retryable"], true);
@@ -267,53 +271,26 @@ async fn an_upstream_that_hangs_is_an_upstream_timeout() {
         std::future::pending()
     }));
     let got = post(&app(order(hangs), provider()), Some("alice"), &margherita()).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (504, &json!("upstream_timeout"))
-    );
+    got.refused(504, "upstream_timeout");
     assert_eq!(got.body["is_retryable"], true);
 }
 
 /// H6: what is wrong on this side, and a tool that panics.
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_an_internal_error() {
-    let panics = Client::new(tower::service_fn(
-        |_: Request<Bytes>| -> std::future::Ready<Result<Response<Full<Bytes>>, std::io::Error>> {
-            panic!("the password is hunter2")
-        },
-    ));
     let stack = ServiceBuilder::new()
         .layer(tower_toolcall::catch_panic::CatchPanicLayer::new())
         .map_response(HttpAnswer::into_json)
         .service(
             HttpTool::new(Method::POST, "https://api.pizzeria.com/orders")
                 .unwrap()
-                .client::<_, Bytes>(panics),
+                .client::<_, Bytes>(panics()),
         );
     let app = Executor::new(Routes::new(stack)).into_router();
     let got = post(&app, None, &json!({ "arguments": {} })).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (500, &json!("internal_error"))
-    );
+    got.refused(500, "internal_error");
     assert_eq!(got.body["is_retryable"], false);
     assert!(!got.body.to_string().contains("hunter2"), "{}", got.body);
-}
-
-/// C5, H4: redirects and refusals are the caller's, and say nothing of the upstream.
-#[tokio::test(start_paused = true)]
-async fn statuses_that_are_the_callers_open_no_breaker() {
-    for status in [302, 404, 409, 422] {
-        let app = app(order(upstream(status, json!({}))), provider());
-        for _ in 0..10 {
-            let got = post(&app, Some("alice"), &margherita()).await;
-            assert_eq!(
-                (got.status.as_u16(), &got.body["status"]),
-                (200, &json!("failed")),
-                "{status}"
-            );
-        }
-    }
 }
 
 /// E.5.7: from the call to its answer: the exchange, both attempts and the wait between them.
@@ -434,11 +411,6 @@ async fn a_bearer_token_of_a_request_is_shown_nowhere() {
             &json!({ "error": "invalid_grant", "error_description": form }),
         ))
     }));
-    let panics = Client::new(tower::service_fn(
-        |_: Request<Bytes>| -> std::future::Ready<Result<Response<Full<Bytes>>, std::io::Error>> {
-            panic!("on purpose")
-        },
-    ));
     crate::canary::listen();
     let (log, mut said) = (crate::canary::Buffer::default(), String::new());
     let writer = Mutex::new(log.clone());
@@ -454,7 +426,7 @@ async fn a_bearer_token_of_a_request_is_shown_nowhere() {
             (gone(), provider()),
             (upstream(200, json!({})), quotes),
             (upstream(200, json!({})), gone()),
-            (panics, provider()),
+            (panics(), provider()),
         ] {
             let app = app(order(upstream), provider);
             for body in [margherita(), json!({ "arguments": { "pizza": 7 } })] {
@@ -503,11 +475,10 @@ async fn polled(
 #[tokio::test(start_paused = true)]
 async fn a_job_that_outlives_its_call_is_pending() {
     let got = polled(|layer| layer, Duration::from_secs(20)).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["status"]),
-        (200, &json!("pending"))
-    );
+    got.ended("pending");
     assert_eq!(got.body["result"], Value::Null);
+    // It has an id only where jobs were asked for.
+    assert_eq!(got.body["metadata"], json!({}));
     assert!(got.body["execution_time_ms"].as_u64().unwrap() > 15_000);
 }
 
@@ -610,12 +581,6 @@ async fn a_job_is_that_of_its_subject_and_its_tool() {
     assert_eq!(starts.load(SeqCst), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_the_word_a_pending_result_has_no_id() {
-    let got = polled(|layer| layer, Duration::from_secs(20)).await;
-    assert_eq!(got.body["metadata"], json!({}));
-}
-
 /// Nobody pushes out the jobs of others: his own oldest makes room.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_jobs_of_a_subject_are_kept() {
@@ -660,10 +625,7 @@ async fn a_job_with_long_arguments_has_no_id() {
 async fn a_job_that_was_asked_for_too_often_is_a_poll_timeout() {
     let three = |layer: PollLayer<HttpJob>| layer.with_polls(3).unwrap();
     let got = polled(three, Duration::from_secs(600)).await;
-    assert_eq!(
-        (got.status.as_u16(), &got.body["error_code"]),
-        (504, &json!("poll_timeout"))
-    );
+    got.refused(504, "poll_timeout");
     // A further call would start another delivery.
     assert_eq!(got.body["is_retryable"], false);
     assert!(!got.body.to_string().contains("\"id\""), "{}", got.body);

@@ -48,6 +48,24 @@ fn forget(value: Value) {
     std::mem::forget(value);
 }
 
+/// The largest one that is taken.
+fn largest(most: usize, of: impl Fn(usize) -> Result<Schema, ConfigError>) -> (Schema, usize) {
+    let taken = (1..most).rev().find_map(|n| Some((of(n).ok()?, n)));
+    taken.unwrap()
+}
+
+/// Looks at arguments in all ways.
+fn look(schema: &Schema, arguments: &Value) {
+    let _ = schema.is_valid(arguments);
+    let _ = schema.misfits(arguments);
+    let _ = schema.repaired(arguments);
+}
+
+/// Arguments of that many levels.
+fn deep(levels: usize, around: fn(Value) -> Value) -> Value {
+    (0..levels).fold(json!(1), |inner, _| around(inner))
+}
+
 /// A thousand levels overflow the stack of the compiler.
 #[test]
 fn a_schema_of_a_hundred_thousand_levels_is_refused() {
@@ -66,15 +84,9 @@ fn a_schema_of_a_hundred_thousand_levels_is_refused() {
 fn the_deepest_schemas_that_are_taken_fit_on_the_stack() {
     for around in AROUND {
         quick(move || {
-            let deepest = (1..=64).rev().find_map(|levels| {
-                let schema = nested(levels, around);
-                Some((Schema::compile(&schema).ok()?, levels))
-            });
-            let (schema, levels) = deepest.unwrap();
+            let (schema, levels) = largest(65, |levels| Schema::compile(&nested(levels, around)));
             assert!(levels > 20, "{levels}");
-            let arguments = (0..levels).fold(json!(1), |inner, _| json!({ "a": [inner] }));
-            let _ = schema.is_valid(&arguments);
-            let _ = schema.misfits(&arguments);
+            look(&schema, &deep(levels, |inner| json!({ "a": [inner] })));
         });
     }
 }
@@ -107,47 +119,37 @@ fn a_chain_of_references_is_as_deep_as_it_is_long() {
 fn the_longest_chains_that_are_taken_fit_on_the_stack() {
     for link in LINKS {
         quick(move || {
-            let longest = (1..200).rev().find_map(|length| {
-                let schema = Schema::compile(&chain(length, link)).ok()?;
-                Some((schema, length))
-            });
-            let (schema, length) = longest.unwrap();
+            let (schema, length) = largest(200, |length| Schema::compile(&chain(length, link)));
             assert!(length > 25, "{length}");
-            let arguments = (0..110).fold(json!(1), |inner, _| json!({ "c": inner }));
-            let _ = schema.is_valid(&arguments);
-            let _ = schema.misfits(&arguments);
-            let arguments = (0..110).fold(json!(1), |inner, _| json!([inner]));
-            let _ = schema.is_valid(&arguments);
-            let _ = schema.misfits(&arguments);
+            look(&schema, &deep(110, |inner| json!({ "c": inner })));
+            look(&schema, &deep(110, |inner| json!([inner])));
         });
     }
+}
+
+/// A hundred parts of fifty levels, each of which refers to the next one.
+fn rings() -> Value {
+    let part = |n| {
+        let next = json!({ "$ref": format!("#/definitions/l{}", (n + 1) % 100) });
+        (
+            format!("l{n}"),
+            (0..50).fold(next, |inner, _| of("items", inner)),
+        )
+    };
+    let parts: Map<_, _> = (0..100).map(part).collect();
+    json!({ "definitions": parts, "$ref": "#/definitions/l0" })
 }
 
 /// The compiler goes down several of them, one inside the other.
 #[test]
 fn a_deep_cycle_is_refused() {
-    let reason = quick(|| {
-        let mut definitions = Map::new();
-        for n in 0..100 {
-            let next = json!({ "$ref": format!("#/definitions/l{}", (n + 1) % 100) });
-            let deep = (0..50).fold(next, |inner, _| of("items", inner));
-            definitions.insert(format!("l{n}"), deep);
-        }
-        let schema = json!({ "definitions": definitions, "$ref": "#/definitions/l0" });
-        reason(Schema::compile(&schema))
-    });
+    let reason = quick(|| reason(Schema::compile(&rings())));
     expect!["has references that are nested too deeply"].assert_eq(&reason);
 }
 
 /// F-3: schemas of servers that are trusted may refer to themselves, and fit on the stack too.
 #[test]
 fn a_trusted_schema_that_is_too_deep_for_the_stack_is_refused() {
-    let mut rings = Map::new();
-    for n in 0..100 {
-        let next = json!({ "$ref": format!("#/definitions/l{}", (n + 1) % 100) });
-        let deep = (0..50).fold(next, |inner, _| of("items", inner));
-        rings.insert(format!("l{n}"), deep);
-    }
     let named = (0..3_000).map(|n| {
         (
             format!("n{n}"),
@@ -155,10 +157,9 @@ fn a_trusted_schema_that_is_too_deep_for_the_stack_is_refused() {
         )
     });
     let named: Map<_, _> = named.collect();
-    let rings = json!({ "definitions": rings, "$ref": "#/definitions/l0" });
     let named = json!({ "definitions": named, "items": { "$ref": "#n0" } });
     for schema in [
-        rings,
+        rings(),
         named,
         chain(3_000, LINKS[2]),
         nested(3_000, AROUND[0]),
@@ -176,19 +177,14 @@ fn a_trusted_schema_that_is_too_deep_for_the_stack_is_refused() {
 fn the_deepest_trusted_schemas_that_are_taken_fit_on_the_stack() {
     for link in LINKS {
         quick(move || {
-            let longest = (1..400).rev().find_map(|length| {
+            let (schema, length) = largest(400, |length| {
                 let mut schema = chain(length, link);
                 schema["definitions"]["l0"] = json!({ "items": { "$ref": "#" } });
-                let schema = Schema::compile_trusted(&schema, Draft::Draft7).ok()?;
-                Some((schema, length))
+                Schema::compile_trusted(&schema, Draft::Draft7)
             });
-            let (schema, length) = longest.unwrap();
             assert!(length > 50, "{length}");
-            for around in [|v| json!([v]), |v| json!({ "c": v })] {
-                let arguments = (0..120).fold(json!(1), |inner, _| around(inner));
-                let _ = schema.is_valid(&arguments);
-                let _ = schema.misfits(&arguments);
-            }
+            look(&schema, &deep(120, |inner| json!([inner])));
+            look(&schema, &deep(120, |inner| json!({ "c": inner })));
         });
     }
 }
@@ -211,17 +207,13 @@ fn doubling(levels: usize, keyword: &str) -> Value {
     json!({ "definitions": definitions, "$ref": format!("#/definitions/l{levels}") })
 }
 
+#[rustfmt::skip]
+const DOUBLING: [&str; 7] =
+    ["allOf", "anyOf", "oneOf", "items", "patternProperties", "dependencies", "if"];
+
 #[test]
 fn references_that_double_on_each_level_are_refused() {
-    for keyword in [
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "items",
-        "patternProperties",
-        "dependencies",
-        "if",
-    ] {
+    for keyword in DOUBLING {
         let reason = quick(move || {
             let schema = doubling(20, keyword);
             reason(Schema::compile_with(&schema, Draft::Draft202012))
@@ -235,32 +227,15 @@ fn references_that_double_on_each_level_are_refused() {
 
 #[test]
 fn the_largest_doublings_that_are_taken_are_quick() {
-    for keyword in [
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "items",
-        "patternProperties",
-        "if",
-    ] {
+    for keyword in DOUBLING {
         quick(move || {
-            let largest = (1..20).rev().find_map(|levels| {
-                let schema = doubling(levels, keyword);
-                Schema::compile_with(&schema, Draft::Draft202012).ok()
+            let (schema, _) = largest(20, |levels| {
+                Schema::compile_with(&doubling(levels, keyword), Draft::Draft202012)
             });
-            let schema = largest.unwrap();
-            let deep =
-                |around: fn(Value) -> Value| (0..60).fold(json!(1), |inner, _| around(inner));
-            for arguments in [
-                json!(1),
-                json!({ "aa": 1, "b": 2 }),
-                deep(|v| json!([v])),
-                deep(|v| json!({ "a": v, "aa": 1 })),
-            ] {
-                let _ = schema.is_valid(&arguments);
-                let _ = schema.misfits(&arguments);
-                let _ = schema.repaired(&arguments);
-            }
+            look(&schema, &json!(1));
+            look(&schema, &json!({ "aa": 1, "b": 2 }));
+            look(&schema, &deep(60, |v| json!([v])));
+            look(&schema, &deep(60, |v| json!({ "a": v, "aa": 1 })));
         });
     }
 }
@@ -335,43 +310,31 @@ fn what_is_told_takes_little_memory() {
         "allOf": list(18, json!({ "$ref": "#/$defs/a" })),
         "$defs": { "a": { "required": required } },
     });
+    let items = |of: Value| json!({ "items": of });
+    let key = || of(&"x".repeat(60_000), json!(1));
+    let pattern = format!("[{}]", "ab".repeat(511));
+    let text = json!({ "type": "string" });
+    let (ones, twos) = (list(60_000, json!(1)), list(30_000, json!(2)));
+    let whole = list(9_000, json!({ "type": "integer" }));
     for (schema, value) in [
+        (items(json!({ "const": ones })), twos.clone()),
+        (items(json!({ "enum": [ones] })), twos.clone()),
         (
-            json!({ "items": { "const": list(60_000, json!(1)) } }),
-            list(30_000, json!(2)),
+            items(json!({ "not": { "enum": list(19_000, json!(2)) } })),
+            twos,
         ),
         (
-            json!({ "items": { "enum": [list(60_000, json!(1))] } }),
-            list(30_000, json!(2)),
-        ),
-        (
-            json!({ "items": { "not": { "enum": list(19_000, json!(2)) } } }),
-            list(30_000, json!(2)),
-        ),
-        (
-            json!({ "items": { "pattern": format!("[{}]", "ab".repeat(511)) } }),
+            items(json!({ "pattern": pattern })),
             list(20_000, json!("c")),
         ),
+        (items(text.clone()), list(30_000, json!(1))),
         (
-            json!({ "items": { "type": "string" } }),
-            list(30_000, json!(1)),
-        ),
-        (
-            json!({ "anyOf": list(2, json!({ "items": { "type": "string" } })) }),
+            json!({ "anyOf": list(2, items(text)) }),
             list(200_000, json!(1)),
         ),
-        (
-            json!({ "anyOf": list(9_000, json!({ "type": "integer" })) }),
-            long(),
-        ),
-        (
-            json!({ "allOf": list(3_000, closed.clone()) }),
-            of(&"x".repeat(60_000), json!(1)),
-        ),
-        (
-            json!({ "oneOf": list(2_000, closed) }),
-            of(&"x".repeat(60_000), json!(1)),
-        ),
+        (json!({ "anyOf": whole }), long()),
+        (json!({ "allOf": list(3_000, closed.clone()) }), key()),
+        (json!({ "oneOf": list(2_000, closed) }), key()),
         (nested("anyOf"), deep(20)),
         (nested("oneOf"), deep(20)),
         (names, json!({})),

@@ -7,8 +7,7 @@ use std::sync::{
 
 use expect_test::expect;
 use serde_json::json;
-use tokio::sync::Semaphore;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
     check::warn_of_misfit,
@@ -232,29 +231,6 @@ async fn the_message_can_begin_as_in_another_system() {
     expect![[r#"
         TOOL_INVALID_INPUT: Argument validation failed: limit: is not of type "integer"; root: "query" is a required property
         Tool 'search' refused its arguments: limit: is not of type "integer"; root: "query" is a required property. Correct them and call it again."#]].assert_eq(&format!("{error}\n{}", error.model_message()));
-}
-
-/// Rule 3: refused although the inner service is not ready, whose place in the queue is given back.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_gives_the_place_back_before_its_future_is_polled() {
-    let permits = Arc::new(Semaphore::new(1));
-    let (tool, calls) = echo();
-    let limited = ConcurrencyLimit::with_semaphore(tool, permits.clone());
-    let mut stack = ValidateLayer::new(&schemas()).layer(limited);
-    stack.ready().await.unwrap();
-    assert_eq!(permits.available_permits(), 0);
-    let refused = stack.call(wrong());
-    assert_eq!(permits.available_permits(), 1);
-    assert!(refused.await.is_err());
-
-    let held = permits.clone().try_acquire_owned().unwrap();
-    stack.ready().await.unwrap();
-    assert!(stack.call(wrong()).await.is_err(), "at once");
-    stack.ready().await.unwrap();
-    let waits = stack.call(call(json!({ "query": "x" })));
-    drop(held);
-    assert!(waits.await.is_ok());
-    assert_eq!(calls.load(SeqCst), 1);
 }
 
 /// One check for each call, not for each attempt; nothing is repeated, and no breaker counts it.
