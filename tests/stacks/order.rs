@@ -253,8 +253,8 @@ async fn works(layers: &[usize]) {
     }
 }
 
-/// N2: each subset of two layers at most, and of nearly all; of the many others five hundred, evenly
-/// spread. With `SUBSETS`, each of three, and so many others.
+/// N2: each subset of two layers at most, and of nearly all; of the many others five hundred,
+/// evenly spread. With `SUBSETS`, each of three, and so many others.
 #[tokio::test(start_paused = true)]
 async fn any_subset_of_the_documented_stack_works() {
     silence_panics();
