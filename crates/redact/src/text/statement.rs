@@ -33,8 +33,10 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
         at += part.len();
         let start = skip_blanks(run.text, at);
         let follows = |word| strip_ignore_case(&run.text[start..], word).is_some();
-        let method = follows("password") || follows("values");
-        if !method && is_one_of(part.trim(), "by as values using") {
+        if !follows("password")
+            && !follows("values")
+            && is_one_of(part.trim(), "by as values using")
+        {
             return value::secret(run.text, start, |shown| {
                 let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
                 is_set(shown) && (is_statement(run) || looks)
@@ -88,10 +90,10 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
     };
     let line = until(run.ahead(NEAR), "\n");
     let word = words(line).nth(names);
-    let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
+    let (start, _) = word?;
     value::secret(run.text, run.end + start, |shown| {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
-        is_set(shown) && !is_prose(shown) && !mark
+        !is_prose(shown) && !mark
     })
 }
 
@@ -103,7 +105,7 @@ fn cookie(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     };
     let start = run.end + line.len() - value.len();
-    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
+    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n'))
 }
 
 pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
@@ -127,12 +129,10 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
     // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
     let is_anothers = |at: usize| {
         let word = near[..at].split_whitespace().next_back();
-        word.is_some_and(|word| word.starts_with('-') && !is_one_of(word, "-AsPlainText -Force"))
+        word.is_some_and(|word| word.starts_with('-'))
     };
     let start = match flag {
-        Some(flag) if first.is_none_or(|at| flag < at || is_anothers(at)) => {
-            flag + "-string ".len()
-        }
+        Some(flag) if first.is_none_or(|at| is_anothers(at)) => flag + "-string ".len(),
         _ => first?,
     };
     literal(run.text, run.end + start)
