@@ -60,7 +60,25 @@
 //! # }
 //! ```
 //!
-//! # Your own error type
+//! # Errors
+//!
+//! Those of the client, as above, stamped with the call's names. Readiness errors are read in the
+//! same way.
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the client's.
+//!
+//! # Details
+//!
+//! ## Order
+//!
+//! Directly around the client. Not around a tool that uses the client: a tool that calls two
+//! services, or works with the answer, has begun when its second request is refused. A client that
+//! follows redirects is a transport only if its peers send none: the redirect of a call that was
+//! done may lead to a host that refuses.
+//!
+//! ## Your own error type
 //!
 //! `transport` takes any error, also of types that this crate does not know. So it cannot ask for a
 //! conversion, and does **not use** a `From<YourError> for ToolError`. A client with such an error
@@ -101,23 +119,7 @@
 //! [`ToolError::from_transport`] is the conversion of `transport` for one error of the client:
 //! see the example in [`error`](crate::error#your-own-error-type).
 //!
-//! # Order
-//!
-//! Directly around the client. Not around a tool that uses the client: a tool that calls two
-//! services, or works with the answer, has begun when its second request is refused. A client that
-//! follows redirects is a transport only if its peers send none: the redirect of a call that was
-//! done may lead to a host that refuses.
-//!
-//! # Errors
-//!
-//! Those of the client, as above, stamped with the call's names. Readiness errors are read in the
-//! same way.
-//!
-//! # Cancel safety
-//!
-//! Dropping the response future drops the client's.
-//!
-//! # Clone
+//! ## Clone
 //!
 //! A clone holds a clone of the client, and is ready only if that is.
 

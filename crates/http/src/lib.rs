@@ -82,7 +82,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Templates
+//! # Order
+//!
+//! Innermost: retry, breaker and timeout act on single requests. The tool service has no timeout,
+//! follows no redirect and repeats nothing. Hosts are literal, so the operator chooses the names;
+//! the client resolves them: see reqwest's `dns_resolver`.
+//!
+//! # Long jobs
+//!
+//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool inside a
+//! [`PollLayer`](tower_toolcall::poll::PollLayer) with an [`HttpJob`]: the request that asks for
+//! the job, the place of the state in its answer, and the states that end it. If the status alone
+//! decides, use [`HttpJob::by_status`]; if a header has the URL, [`HttpJob::with_location`].
+//!
+//! # Cancel safety
+//!
+//! Dropping the response future drops the client's, which ends the request; the endpoint may have
+//! begun.
+//!
+//! # Details
+//!
+//! ## Templates
 //!
 //! Their syntax is Jinja's, by [minijinja](https://docs.rs/minijinja), with its built-in filters,
 //! tests and loops; no macros, no `include`. They are compiled when the tool is built, and a
@@ -133,7 +153,7 @@
 //! 64 bytes of text that is made or filtered: a text of some 1 MiB goes through a filter, one of 16
 //! MiB only as it is), a URL and a header 16 KiB, a body 16 MiB of values, a form 16 MiB.
 //!
-//! # Keys of the operator
+//! ## Keys of the operator
 //!
 //! A key that belongs to the operator is not part of a template: `${API_KEY}` is refused there, and
 //! `{{ api_key }}` is an argument of the model's. The client adds it, to requests for the host that
@@ -171,7 +191,7 @@
 //! In a header for secrets (`Authorization`, `X-Api-Key`, `Cookie` and the like) a template may use
 //! declared arguments only: set [the schema](HttpTool::with_input_schema) before the header.
 //!
-//! # Errors
+//! ## Errors
 //!
 //! Stamped with the call's names.
 //!
@@ -213,14 +233,7 @@
 //! that was not made. Answers to HEAD, and those with 204 or 304, have no body, whatever their
 //! headers say.
 //!
-//! # Long jobs
-//!
-//! An endpoint that answers with a job (`202 Accepted`, an id) is a tool inside a
-//! [`PollLayer`](tower_toolcall::poll::PollLayer) with an [`HttpJob`]: the request that asks for
-//! the job, the place of the state in its answer, and the states that end it. If the status alone
-//! decides, use [`HttpJob::by_status`]; if a header has the URL, [`HttpJob::with_location`].
-//!
-//! # Tools as files
+//! ## Tools as files
 //!
 //! A [`ToolManifest`] is a tool stored as JSON, with its schema and, if it has jobs, how they are
 //! asked for. A folder of them, behind a router, is a list of tools for MCP clients (feature
@@ -276,20 +289,14 @@
 //! - **Open-Meteo, a forecast**: `/v1/forecast?latitude={{ latitude }}&longitude={{ longitude }}`
 //!   with `result_field_path: "current"`
 //!
-//! # What is sent along
+//! ## What is sent along
 //!
 //! `Content-Type` for a body; `Idempotency-Key`, the same over all attempts, where a [retry
 //! layer](tower_toolcall::retry) may repeat the call and the method changes something;
 //! `traceparent` and `tracestate` with the feature `otel`, without baggage. A header of the tool
 //! takes precedence over each of them.
 //!
-//! # Order
-//!
-//! Innermost: retry, breaker and timeout act on single requests. The tool service has no timeout,
-//! follows no redirect and repeats nothing. Hosts are literal, so the operator chooses the names;
-//! the client resolves them: see reqwest's `dns_resolver`.
-//!
-//! # Events
+//! ## Events
 //!
 //! `tool.http_request` and `tool.http_response`, DEBUG: method, URL without values in the query,
 //! names of headers, status, and the first 500 characters of the body, redacted by the call's
@@ -303,15 +310,10 @@
 //! filter can have it without the events. With the feature `otel` the endpoint's part of the trace
 //! is below it.
 //!
-//! # Panics
+//! ## Panics
 //!
 //! Outside a tokio runtime, or in one without the time driver, if an answer with an error status
 //! has a body.
-//!
-//! # Cancel safety
-//!
-//! Dropping the response future drops the client's, which ends the request; the endpoint may have
-//! begun.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod answer;

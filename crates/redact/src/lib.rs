@@ -16,7 +16,36 @@
 //! );
 //! ```
 //!
-//! # What is found
+//! # What is not promised
+//!
+//! This is a net, not a proof. Secrets without a name, a form or a known prefix look like other
+//! text and stay: a bare hexadecimal key, a secret that is split by line breaks or reversed, names
+//! spelled letter by letter or with other signs (`p@ssw0rd`), a private key with each line in its
+//! own object, Base64 of less than 24 digits, values that code puts together (`"a".concat("b")`,
+//! `INSERT .. SELECT 'x'`). Under a sensitive key of JSON doubtful values are redacted: pagination
+//! tokens, names of keys. In text, code and words that only handle secrets stay if their form shows
+//! it: types, calls, variables (`config.password`, `vault.x`), constants, versions, positions
+//! (`password.js:40:9`), lists of names (`required`), paths of files, placeholders (`***`,
+//! `<token>`), words of prose (`required`, `expired`), and short numbers in a column like
+//! `Secrets`.
+//!
+//! Names with many other uses (`key`, `token`, `sig`, `pin`, `min_key`) mark only values that look
+//! like secrets: `token = next` and `"sort_key": "createdAt"` stay.
+//!
+//! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
+//! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
+//!
+//! # Filters
+//!
+//! Pass whole texts, not lines: private keys, tables and blocks are recognised by several lines
+//! together. Passed line by line, the body of a PEM block is shown.
+//!
+//! A formatter of `tracing` should write [`REDACTED`] for a field with a [sensitive
+//! name](Rules::is_sensitive_key), and [`Rules::text`] of the value otherwise.
+//!
+//! # Details
+//!
+//! ## What is found
 //!
 //! - **members of objects**: [sensitive keys](is_sensitive_key), whatever the type of their value;
 //!   `{"name": "X-Api-Key", "value": ..}` in any order; the data of a Kubernetes Secret, the
@@ -64,34 +93,7 @@
 //! are compared without separators and invisible characters; Cyrillic, Greek, full-width and
 //! mathematical letters count as the Latin ones that they look like.
 //!
-//! # What is not promised
-//!
-//! This is a net, not a proof. Secrets without a name, a form or a known prefix look like other
-//! text and stay: a bare hexadecimal key, a secret that is split by line breaks or reversed, names
-//! spelled letter by letter or with other signs (`p@ssw0rd`), a private key with each line in its
-//! own object, Base64 of less than 24 digits, values that code puts together (`"a".concat("b")`,
-//! `INSERT .. SELECT 'x'`). Under a sensitive key of JSON doubtful values are redacted: pagination
-//! tokens, names of keys. In text, code and words that only handle secrets stay if their form shows
-//! it: types, calls, variables (`config.password`, `vault.x`), constants, versions, positions
-//! (`password.js:40:9`), lists of names (`required`), paths of files, placeholders (`***`,
-//! `<token>`), words of prose (`required`, `expired`), and short numbers in a column like
-//! `Secrets`.
-//!
-//! Names with many other uses (`key`, `token`, `sig`, `pin`, `min_key`) mark only values that look
-//! like secrets: `token = next` and `"sort_key": "createdAt"` stay.
-//!
-//! The data of a picture or a sound in Base64 is not read as text: of a member `data` beside
-//! `mimeType`, of a `data:` URL, or with the beginning of PNG, JPEG, GIF or WebP.
-//!
-//! # Filters
-//!
-//! Pass whole texts, not lines: private keys, tables and blocks are recognised by several lines
-//! together. Passed line by line, the body of a PEM block is shown.
-//!
-//! A formatter of `tracing` should write [`REDACTED`] for a field with a [sensitive
-//! name](Rules::is_sensitive_key), and [`Rules::text`] of the value otherwise.
-//!
-//! # Limits
+//! ## Limits
 //!
 //! [`redact_text`] does not bound the length: [`Rules::text`] does.
 //!

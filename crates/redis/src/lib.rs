@@ -62,7 +62,9 @@
 //! over, so that processes do not probe together. The first probe that succeeds closes all breakers
 //! of the key. If it fails, all stay open for the new period.
 //!
-//! # Limits
+//! # Details
+//!
+//! ## Limits
 //!
 //! - A process with its own fault (its name resolution, its network) opens breakers of tools that
 //!   work for the others, because the opening of one process is enough. The next probe of another

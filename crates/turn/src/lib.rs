@@ -133,7 +133,14 @@
 //! go back with the rest. Nor are those of OpenAI's own tools that run on your side (`shell_call`,
 //! `computer_call`): they are yours to answer.
 //!
-//! # Images
+//! # Features
+//!
+//! `rmcp`, off by default, lets [`Format::tools`] take the tools in the list of an MCP server.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+//!
+//! # Details
+//!
+//! ## Images
 //!
 //! An image of an MCP server's answer is a block of the provider:
 //!
@@ -150,7 +157,7 @@
 //! a line: `[image left out: image/tiff, 67,500 bytes]`. Answers of other types have the images of
 //! their [`ModelText::model_parts`](tower_toolcall::ModelText::model_parts).
 //!
-//! # Changes to the model's message
+//! ## Changes to the model's message
 //!
 //! Only parts that the provider would refuse:
 //!
@@ -169,7 +176,7 @@
 //!   that are null (except `content`), an empty message, and the fields of a response beside its
 //!   role and content are removed.
 //!
-//! # Calls that cannot run
+//! ## Calls that cannot run
 //!
 //! A call without a name, or with arguments that are not a JSON object, is answered with
 //! [`InvalidInput`](tower_toolcall::ErrorKind::InvalidInput) and does not run: [`Turn::invalid`].
@@ -182,16 +189,11 @@
 //! custom tool shows no end, so its call does not run. In a stream with a refused chunk no call
 //! runs.
 //!
-//! # Bounds
+//! ## Bounds
 //!
 //! [`MAX_CALLS`] in a turn, [`MAX_BYTES`] of a stream, 128 levels. More is a [`TurnError`].
 //! Arguments in text have at most [`MAX_VALUES`](tower_toolcall::MAX_VALUES) values over all calls
 //! of a turn: a call beyond that is [invalid](Turn::invalid), and its arguments are not parsed.
-//!
-//! # Features
-//!
-//! `rmcp`, off by default, lets [`Format::tools`] take the tools in the list of an MCP server.
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod assembler;
 mod format;

@@ -66,7 +66,17 @@
 //!   repeat, if that is more than the 32 bits which gRPC has for it
 //! - `source()`: the error; it stays in the process
 //!
-//! # An error from a status
+//! # Errors, cancellation
+//!
+//! These conversions never fail, whatever a peer writes. But tonic's own client (0.14) panics if
+//! `grpc-status-details-bin` is not base64: put a [`CatchPanicLayer`](crate::catch_panic) around
+//! tools that call untrusted peers.
+//!
+//! If a client cancels or disconnects, its method's future is dropped, and with it the call.
+//!
+//! # Details
+//!
+//! ## An error from a status
 //!
 //! For tools that speak gRPC. `From` and the search through source chains ([`recognise`]) convert:
 //!
@@ -98,14 +108,6 @@
 //! pushback that forbids the repeat (a negative or unreadable value, or several of them) makes the
 //! error not retryable, unless `RetryInfo` names a delay. What a peer writes into them is a value
 //! or nothing.
-//!
-//! # Errors, cancellation
-//!
-//! These conversions never fail, whatever a peer writes. But tonic's own client (0.14) panics if
-//! `grpc-status-details-bin` is not base64: put a [`CatchPanicLayer`](crate::catch_panic) around
-//! tools that call untrusted peers.
-//!
-//! If a client cancels or disconnects, its method's future is dropped, and with it the call.
 
 use std::{collections::HashMap, error::Error as StdError, sync::Arc, time::Duration};
 

@@ -133,7 +133,15 @@
 //!
 //! and look at `http://127.0.0.1:16686`. The same goes for any OpenTelemetry collector.
 //!
-//! # Langfuse
+//! # Errors, cancellation
+//!
+//! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is
+//! exported, nothing is done. The spans of a call that is dropped end with it: `error.type =
+//! cancelled`, and no status, since nothing has failed.
+//!
+//! # Details
+//!
+//! ## Langfuse
 //!
 //! - **endpoint**: `https://cloud.langfuse.com/api/public/otel/v1/traces`, or that of your own
 //!   host; HTTP only, no gRPC
@@ -160,7 +168,7 @@
 //!
 //! Spans around the calls are yours: an `agent_turn` needs its own `session.id` and `user.id`.
 //!
-//! # Propagation
+//! ## Propagation
 //!
 //! Out: `McpService`, with the feature `otel` of `tower-toolcall-mcp`, puts the context of the span
 //! in which it runs, the attempt's if there is one, into the request's `_meta` (`traceparent`,
@@ -203,12 +211,6 @@
 //!
 //! A client that may send requests may choose the trace that they belong to, and its baggage. At
 //! the edge to the public, start a trace of your own.
-//!
-//! # Errors, cancellation
-//!
-//! Nothing here fails a call: what a peer sends is a value or nothing, and where nothing is
-//! exported, nothing is done. The spans of a call that is dropped end with it: `error.type =
-//! cancelled`, and no status, since nothing has failed.
 
 mod langfuse;
 pub mod metrics;
