@@ -4,11 +4,14 @@
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, ServiceBuilderExt, ToolCall, redact::Rules, retry::RetryPolicy,
+//!     AnyError, ServiceBuilderExt, ToolCall, redact::Rules,
+//!     retry::RetryPolicy,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("12 degrees") });
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("12 degrees")
+//! });
 //!
 //! let tools = ServiceBuilder::new()
 //!     .tool_sanitize(Rules::new())
@@ -22,7 +25,8 @@
 //!     .tool_catch_panic()
 //!     .tool(tool);
 //!
-//! let Ok(result) = tools.oneshot(ToolCall::new("weather")).await;
+//! let Ok(result) =
+//!     tools.oneshot(ToolCall::new("weather")).await;
 //! assert_eq!(result.into_data(), Some("12 degrees"));
 //! # }
 //! ```

@@ -21,16 +21,26 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, catch_panic::CatchPanicLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall,
+//!     catch_panic::CatchPanicLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     if call.arguments().is_empty() { panic!("no arguments") }
+//!     if call.arguments().is_empty() {
+//!         panic!("no arguments")
+//!     }
 //!     Ok::<_, AnyError>(())
 //! });
-//! let stack = ServiceBuilder::new().layer(CatchPanicLayer::new()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(CatchPanicLayer::new())
+//!     .service(tool);
 //!
-//! let error = stack.oneshot(ToolCall::new("buggy")).await.unwrap_err();
+//! let error = stack
+//!     .oneshot(ToolCall::new("buggy"))
+//!     .await
+//!     .unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Panicked);
 //! # }
 //! ```

@@ -23,15 +23,25 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, check::CheckLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall, check::CheckLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("x".repeat(1 << 20)) });
-//! let tools = ServiceBuilder::new().layer(CheckLayer::max_bytes(64 << 10)).service(tool);
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("x".repeat(1 << 20))
+//! });
+//! let tools = ServiceBuilder::new()
+//!     .layer(CheckLayer::max_bytes(64 << 10))
+//!     .service(tool);
 //!
-//! let error = tools.oneshot(ToolCall::new("dump")).await.unwrap_err();
+//! let error =
+//!     tools.oneshot(ToolCall::new("dump")).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Reported);
-//! assert_eq!(error.message(), "the answer has more than 65536 bytes");
+//! assert_eq!(
+//!     error.message(),
+//!     "the answer has more than 65536 bytes"
+//! );
 //! # }
 //! ```
 //!

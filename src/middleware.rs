@@ -15,20 +15,38 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, ToolError, middleware};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall, ToolError, middleware,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let no_payments = middleware::from_fn(|call: ToolCall, mut next| async move {
-//!     if call.is_named("pay") {
-//!         return Err(ToolError::refusal(ErrorKind::Denied, "payments are switched off"));
-//!     }
-//!     next.run(call).await
+//! let no_payments = middleware::from_fn(
+//!     |call: ToolCall, mut next| async move {
+//!         if call.is_named("pay") {
+//!             return Err(ToolError::refusal(
+//!                 ErrorKind::Denied,
+//!                 "payments are switched off",
+//!             ));
+//!         }
+//!         next.run(call).await
+//!     },
+//! );
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("sunny")
 //! });
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
-//! let stack = ServiceBuilder::new().layer(no_payments).service(tool);
+//! let stack =
+//!     ServiceBuilder::new().layer(no_payments).service(tool);
 //!
-//! assert_eq!(stack.clone().oneshot(ToolCall::new("weather")).await.unwrap(), "sunny");
-//! let refused = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
+//! assert_eq!(
+//!     stack
+//!         .clone()
+//!         .oneshot(ToolCall::new("weather"))
+//!         .await
+//!         .unwrap(),
+//!     "sunny"
+//! );
+//! let refused =
+//!     stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
 //! assert!(refused.is_own_refusal());
 //! # }
 //! ```

@@ -30,17 +30,26 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{BoxError, ErrorKind, ToolCall, normalize::NormalizeLayer};
+//! use tower_toolcall::{
+//!     BoxError, ErrorKind, ToolCall,
+//!     normalize::NormalizeLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| std::future::pending::<Result<(), BoxError>>());
+//! let tool = service_fn(|_call: ToolCall| {
+//!     std::future::pending::<Result<(), BoxError>>()
+//! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(NormalizeLayer::new())
 //!     .timeout(Duration::from_secs(1)) // tower's own
 //!     .service(tool);
 //!
-//! let error = stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
-//! assert_eq!((error.kind(), error.tool()), (ErrorKind::Timeout, Some("slow")));
+//! let error =
+//!     stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
+//! assert_eq!(
+//!     (error.kind(), error.tool()),
+//!     (ErrorKind::Timeout, Some("slow"))
+//! );
 //! # }
 //! ```
 //!

@@ -29,22 +29,35 @@
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall, redact::Rules, sanitize::SanitizeLayer, trace::TraceLayer,
+//!     AnyError, BoxError, ToolCall, redact::Rules,
+//!     sanitize::SanitizeLayer, trace::TraceLayer,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
-//! let rules = Rules::new().with_sensitive_key("iban")?.with_secret_prefix("acme_live_", 8)?;
+//! let rules = Rules::new()
+//!     .with_sensitive_key("iban")?
+//!     .with_secret_prefix("acme_live_", 8)?;
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     assert_eq!(call.arguments()["iban"], "DE02120300000000202051"); // the real one
-//!     assert_eq!(call.sanitized().to_string(), r#"{"iban":"[REDACTED]"}"#);
-//!     Err::<(), _>(AnyError::from("acme_live_0123456789 is no key of ours"))
+//!     assert_eq!(
+//!         call.arguments()["iban"],
+//!         "DE02120300000000202051"
+//!     ); // the real one
+//!     assert_eq!(
+//!         call.sanitized().to_string(),
+//!         r#"{"iban":"[REDACTED]"}"#
+//!     );
+//!     Err::<(), _>(AnyError::from(
+//!         "acme_live_0123456789 is no key of ours",
+//!     ))
 //! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(SanitizeLayer::new(rules))
 //!     .layer(TraceLayer::new())
 //!     .service(tool);
 //!
-//! let call = ToolCall::new("pay").with_json(json!({ "iban": "DE02120300000000202051" }))?;
+//! let call = ToolCall::new("pay").with_json(
+//!     json!({ "iban": "DE02120300000000202051" }),
+//! )?;
 //! let error = stack.oneshot(call).await.unwrap_err();
 //! assert_eq!(error.message(), "[REDACTED] is no key of ours");
 //! # Ok(()) }

@@ -20,15 +20,23 @@
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     ToolCall, ToolError, circuit_breaker::CircuitBreakerLayer, switch::Switch,
+//!     ToolCall, ToolError,
+//!     circuit_breaker::CircuitBreakerLayer, switch::Switch,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ToolError> {
 //! let is_on = false; // a setting
-//! let breaker = Switch::from(is_on.then(CircuitBreakerLayer::new));
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, ToolError>("sunny") });
-//! let tools = ServiceBuilder::new().layer(breaker).service(tool);
-//! assert_eq!(tools.oneshot(ToolCall::new("weather")).await?, "sunny");
+//! let breaker =
+//!     Switch::from(is_on.then(CircuitBreakerLayer::new));
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, ToolError>("sunny")
+//! });
+//! let tools =
+//!     ServiceBuilder::new().layer(breaker).service(tool);
+//! assert_eq!(
+//!     tools.oneshot(ToolCall::new("weather")).await?,
+//!     "sunny"
+//! );
 //! # Ok(()) }
 //! ```
 //!

@@ -43,18 +43,26 @@
 //! ```
 //! use std::io;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{Execution, ToolCall, retry::RetryLayer, transport::transport};
+//! use tower_toolcall::{
+//!     Execution, ToolCall, retry::RetryLayer,
+//!     transport::transport,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! // A client of your own: it connects, sends the call, and hands the answer on.
 //! let client = service_fn(|_call: ToolCall| async {
-//!     Err::<String, io::Error>(io::ErrorKind::ConnectionRefused.into())
+//!     Err::<String, io::Error>(
+//!         io::ErrorKind::ConnectionRefused.into(),
+//!     )
 //! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(RetryLayer::default())
 //!     .service(transport(client));
 //!
-//! let error = stack.oneshot(ToolCall::new("search")).await.unwrap_err();
+//! let error = stack
+//!     .oneshot(ToolCall::new("search"))
+//!     .await
+//!     .unwrap_err();
 //! assert_eq!(error.execution(), Execution::NotStarted);
 //! assert_eq!(error.attempts(), Some(3));
 //! # }

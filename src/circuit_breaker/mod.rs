@@ -30,24 +30,40 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, circuit_breaker::CircuitBreakerLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall,
+//!     circuit_breaker::CircuitBreakerLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|_call: ToolCall| async {
 //!     Err::<(), AnyError>("503 Service Unavailable".into())
 //! });
-//! let stack = ServiceBuilder::new().layer(CircuitBreakerLayer::new()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(CircuitBreakerLayer::new())
+//!     .service(tool);
 //!
 //! for _ in 0..5 {
-//!     let error = stack.clone().oneshot(ToolCall::new("search")).await.unwrap_err();
+//!     let error = stack
+//!         .clone()
+//!         .oneshot(ToolCall::new("search"))
+//!         .await
+//!         .unwrap_err();
 //!     assert_eq!(error.kind(), ErrorKind::Upstream);
 //! }
-//! let error = stack.clone().oneshot(ToolCall::new("search")).await.unwrap_err();
+//! let error = stack
+//!     .clone()
+//!     .oneshot(ToolCall::new("search"))
+//!     .await
+//!     .unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::CircuitOpen);
 //! assert_eq!(error.retry_after_seconds(), Some(60));
 //!
 //! // Another tool is not affected.
-//! let error = stack.oneshot(ToolCall::new("weather")).await.unwrap_err();
+//! let error = stack
+//!     .oneshot(ToolCall::new("weather"))
+//!     .await
+//!     .unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Upstream);
 //! # }
 //! ```

@@ -22,19 +22,26 @@
 //! use std::time::Duration;
 //! use tokio::time::{Instant, sleep};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, concurrency_limit::ConcurrencyLimitLayer};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall,
+//!     concurrency_limit::ConcurrencyLimitLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|_call: ToolCall| async {
 //!     sleep(Duration::from_secs(1)).await;
 //!     Ok::<_, AnyError>("done")
 //! });
-//! let stack = ServiceBuilder::new().layer(ConcurrencyLimitLayer::new(2)).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(ConcurrencyLimitLayer::new(2))
+//!     .service(tool);
 //!
 //! // Four calls of a second each, two at a time.
 //! let start = Instant::now();
-//! let call = || stack.clone().oneshot(ToolCall::new("search"));
-//! let (a, b, c, d) = tokio::join!(call(), call(), call(), call());
+//! let call =
+//!     || stack.clone().oneshot(ToolCall::new("search"));
+//! let (a, b, c, d) =
+//!     tokio::join!(call(), call(), call(), call());
 //! assert!([a, b, c, d].iter().all(Result::is_ok));
 //! assert_eq!(start.elapsed().as_secs(), 2);
 //! # }

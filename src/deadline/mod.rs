@@ -21,16 +21,22 @@
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, deadline::DeadlineLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall, deadline::DeadlineLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("done")
+//! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(DeadlineLayer::new(Duration::from_secs(10)))
 //!     .service(tool);
 //!
 //! // The agent's whole turn ends in 300 ms: less than the reserve is left.
-//! let call = ToolCall::new("search").with_deadline(Instant::now() + Duration::from_millis(300));
+//! let call = ToolCall::new("search").with_deadline(
+//!     Instant::now() + Duration::from_millis(300),
+//! );
 //! let error = stack.oneshot(call).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
 //! # }

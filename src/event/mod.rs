@@ -28,11 +28,13 @@
 //! ```
 //! use tower_toolcall::{Event, retry::RetryPolicy};
 //!
-//! let policy = RetryPolicy::new().with_listener(|event: &Event<'_>| {
-//!     if let Event::Retry { attempt, .. } = event {
-//!         println!("attempt {attempt} failed");
-//!     }
-//! });
+//! let policy = RetryPolicy::new().with_listener(
+//!     |event: &Event<'_>| {
+//!         if let Event::Retry { attempt, .. } = event {
+//!             println!("attempt {attempt} failed");
+//!         }
+//!     },
+//! );
 //! ```
 //!
 #![doc = include_str!("json_logs.md")]

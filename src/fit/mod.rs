@@ -24,10 +24,15 @@
 //! use tower_toolcall::{AnyError, ToolCall, fit::FitLayer};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let log = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("a line\n".repeat(1_000)) });
-//! let tools = ServiceBuilder::new().layer(FitLayer::new(100)).service(log);
+//! let log = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("a line\n".repeat(1_000))
+//! });
+//! let tools = ServiceBuilder::new()
+//!     .layer(FitLayer::new(100))
+//!     .service(log);
 //!
-//! let answer = tools.oneshot(ToolCall::new("log")).await.unwrap();
+//! let answer =
+//!     tools.oneshot(ToolCall::new("log")).await.unwrap();
 //! assert_eq!(
 //!     answer,
 //!     "a line\na line\na line\na line\n\

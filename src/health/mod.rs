@@ -22,22 +22,36 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{ToolCall, health::{Availability, Health}, transport::transport};
+//! use tower_toolcall::{
+//!     ToolCall,
+//!     health::{Availability, Health},
+//!     transport::transport,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let health = Health::new();
 //! let client = service_fn(|_call: ToolCall| async {
-//!     Err::<(), _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+//!     Err::<(), _>(std::io::Error::from(
+//!         std::io::ErrorKind::ConnectionRefused,
+//!     ))
 //! });
-//! let stack = ServiceBuilder::new().layer(health.layer()).service(transport(client));
+//! let stack = ServiceBuilder::new()
+//!     .layer(health.layer())
+//!     .service(transport(client));
 //!
 //! let mut docs = health.subscribe("docs");
 //! for _ in 0..3 {
 //!     let call = ToolCall::new("search").with_server("docs");
 //!     assert!(stack.clone().oneshot(call).await.is_err());
 //! }
-//! assert_eq!(docs.borrow_and_update().state, Availability::Unavailable);
-//! println!("{}", serde_json::to_string(&health.snapshot()).unwrap());
+//! assert_eq!(
+//!     docs.borrow_and_update().state,
+//!     Availability::Unavailable
+//! );
+//! println!(
+//!     "{}",
+//!     serde_json::to_string(&health.snapshot()).unwrap()
+//! );
 //! # }
 //! ```
 //!

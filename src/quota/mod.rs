@@ -21,13 +21,20 @@
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, quota::{Quota, QuotaLayer}};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall,
+//!     quota::{Quota, QuotaLayer},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), AnyError> {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("done") });
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("done")
+//! });
 //! let quota = Quota::per_minute(60)?.with_burst(2)?;
-//! let stack = ServiceBuilder::new().layer(QuotaLayer::new(quota)).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(QuotaLayer::new(quota))
+//!     .service(tool);
 //!
 //! // Two immediately, then one per second.
 //! let start = Instant::now();

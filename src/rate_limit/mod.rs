@@ -25,20 +25,31 @@
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{ErrorKind, ToolCall, ToolError, rate_limit::RateLimitBackoffLayer};
+//! use tower_toolcall::{
+//!     ErrorKind, ToolCall, ToolError,
+//!     rate_limit::RateLimitBackoffLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
 //!     match call.attempt() {
-//!         1 => Err(ToolError::new(ErrorKind::RateLimited, "429")
-//!             .with_retry_after(Duration::from_secs(5))),
+//!         1 => Err(ToolError::new(
+//!             ErrorKind::RateLimited,
+//!             "429",
+//!         )
+//!         .with_retry_after(Duration::from_secs(5))),
 //!         _ => Ok("done"),
 //!     }
 //! });
-//! let stack = ServiceBuilder::new().layer(RateLimitBackoffLayer::new()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(RateLimitBackoffLayer::new())
+//!     .service(tool);
 //!
 //! let start = Instant::now();
-//! assert_eq!(stack.oneshot(ToolCall::new("search")).await.unwrap(), "done");
+//! assert_eq!(
+//!     stack.oneshot(ToolCall::new("search")).await.unwrap(),
+//!     "done"
+//! );
 //! assert!(start.elapsed() >= Duration::from_secs(5));
 //! # }
 //! ```

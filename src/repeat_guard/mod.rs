@@ -37,23 +37,42 @@
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });
-//! let stack = ServiceBuilder::new().layer(RepeatGuardLayer::new()).service(tool);
-//! let weather =
-//!     |city| ToolCall::new("weather").with_session_id("s1").with_json(json!({ "city": city }));
+//! let stack = ServiceBuilder::new()
+//!     .layer(RepeatGuardLayer::new())
+//!     .service(tool);
+//! let weather = |city| {
+//!     ToolCall::new("weather")
+//!         .with_session_id("s1")
+//!         .with_json(json!({ "city": city }))
+//! };
 //!
 //! for _ in 0..3 {
-//!     let error = stack.clone().oneshot(weather("Osloo")?).await.unwrap_err();
+//!     let error = stack
+//!         .clone()
+//!         .oneshot(weather("Osloo")?)
+//!         .await
+//!         .unwrap_err();
 //!     assert_eq!(error.kind(), ErrorKind::Failed);
 //! }
-//! let error = stack.clone().oneshot(weather("Osloo")?).await.unwrap_err();
-//! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_REPEATED));
+//! let error = stack
+//!     .clone()
+//!     .oneshot(weather("Osloo")?)
+//!     .await
+//!     .unwrap_err();
+//! assert_eq!(
+//!     (error.kind(), error.code()),
+//!     (ErrorKind::InvalidInput, TOOL_REPEATED)
+//! );
 //! assert_eq!(
 //!     error.model_message(),
 //!     "This exact call has failed 3 times in a row: no such city. \
 //!      Change its arguments or do something else."
 //! );
 //! // Other arguments, and other sessions, are not affected.
-//! assert_eq!(stack.oneshot(weather("Oslo")?).await?, "12 degrees");
+//! assert_eq!(
+//!     stack.oneshot(weather("Oslo")?).await?,
+//!     "12 degrees"
+//! );
 //! # Ok(()) }
 //! ```
 //!

@@ -17,7 +17,9 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ReplaySafety, ToolCall, retry::RetryLayer};
+//! use tower_toolcall::{
+//!     AnyError, ReplaySafety, ToolCall, retry::RetryLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|call: ToolCall| async move {
@@ -26,14 +28,21 @@
 //!         n => Ok(format!("done at attempt {n}")),
 //!     }
 //! });
-//! let stack = ServiceBuilder::new().layer(RetryLayer::default()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(RetryLayer::default())
+//!     .service(tool);
 //!
 //! // A search may run twice.
-//! let search = ToolCall::new("search").with_replay_safety(ReplaySafety::Safe);
-//! assert_eq!(stack.clone().oneshot(search).await.unwrap(), "done at attempt 2");
+//! let search = ToolCall::new("search")
+//!     .with_replay_safety(ReplaySafety::Safe);
+//! assert_eq!(
+//!     stack.clone().oneshot(search).await.unwrap(),
+//!     "done at attempt 2"
+//! );
 //!
 //! // A payment is not marked as safe: it is not sent again.
-//! let error = stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
+//! let error =
+//!     stack.oneshot(ToolCall::new("pay")).await.unwrap_err();
 //! assert_eq!(error.attempts(), Some(1));
 //! # }
 //! ```

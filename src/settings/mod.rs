@@ -14,7 +14,9 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ToolCall, settings::Settings};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ToolCall, settings::Settings,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
 //! let file = r#"
@@ -34,9 +36,15 @@
 //!
 //! let stack = settings.stack().build()?;
 //! let breakers = stack.circuit_breaker();
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
-//! let tools = ServiceBuilder::new().layer(stack).service(tool);
-//! assert_eq!(tools.oneshot(ToolCall::new("weather")).await?, "sunny");
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("sunny")
+//! });
+//! let tools =
+//!     ServiceBuilder::new().layer(stack).service(tool);
+//! assert_eq!(
+//!     tools.oneshot(ToolCall::new("weather")).await?,
+//!     "sunny"
+//! );
 //! // That of `weather`, and that of `import`, which is known from the file.
 //! assert_eq!(breakers.len(), 2);
 //! # Ok(()) }

@@ -18,18 +18,26 @@
 //! ```
 //! use std::time::Duration;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ErrorKind, ToolCall, timeout::TimeoutLayer};
+//! use tower_toolcall::{
+//!     AnyError, ErrorKind, ToolCall, timeout::TimeoutLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
 //! let tool = service_fn(|_call: ToolCall| async {
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
 //!     Ok::<_, AnyError>("too late")
 //! });
-//! let stack = ServiceBuilder::new().layer(TimeoutLayer::default()).service(tool);
+//! let stack = ServiceBuilder::new()
+//!     .layer(TimeoutLayer::default())
+//!     .service(tool);
 //!
-//! let error = stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
+//! let error =
+//!     stack.oneshot(ToolCall::new("slow")).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Timeout);
-//! assert_eq!(error.message(), "Tool invocation timed out after 30000ms");
+//! assert_eq!(
+//!     error.message(),
+//!     "Tool invocation timed out after 30000ms"
+//! );
 //! # }
 //! ```
 //!

@@ -17,10 +17,15 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, retry::RetryLayer, trace::TraceLayer};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall, retry::RetryLayer,
+//!     trace::TraceLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") });
+//! let tool = service_fn(|_call: ToolCall| async {
+//!     Ok::<_, AnyError>("sunny")
+//! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(TraceLayer::new())
 //!     .layer(RetryLayer::default())

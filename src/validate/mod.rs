@@ -28,21 +28,30 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! let schemas = Schemas::new();
-//! schemas.insert(None, "search", Schema::compile(&json!({
-//!     "type": "object",
-//!     "properties": {
-//!         "query": { "type": "string" },
-//!         "limit": { "type": "integer", "maximum": 100 }
-//!     },
-//!     "required": ["query"],
-//! }))?);
+//! schemas.insert(
+//!     None,
+//!     "search",
+//!     Schema::compile(&json!({
+//!         "type": "object",
+//!         "properties": {
+//!             "query": { "type": "string" },
+//!             "limit": { "type": "integer", "maximum": 100 }
+//!         },
+//!         "required": ["query"],
+//!     }))?,
+//! );
 //!
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(call.arguments().get("limit").cloned())
+//!     Ok::<_, AnyError>(
+//!         call.arguments().get("limit").cloned(),
+//!     )
 //! });
-//! let tools = ServiceBuilder::new().layer(ValidateLayer::new(&schemas)).service(tool);
+//! let tools = ServiceBuilder::new()
+//!     .layer(ValidateLayer::new(&schemas))
+//!     .service(tool);
 //!
-//! let call = ToolCall::new("search").with_json(json!({ "limit": "5" }))?;
+//! let call = ToolCall::new("search")
+//!     .with_json(json!({ "limit": "5" }))?;
 //! let error = tools.oneshot(call).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::InvalidInput);
 //! assert_eq!(
@@ -59,10 +68,14 @@
 //! // Arguments as models write them:
 //! let layer = ValidateLayer::new(&schemas).repair();
 //! let tool = service_fn(|call: ToolCall| async move {
-//!     Ok::<_, AnyError>(call.arguments().get("limit").cloned())
+//!     Ok::<_, AnyError>(
+//!         call.arguments().get("limit").cloned(),
+//!     )
 //! });
-//! let call = ToolCall::new("search").with_json(json!({ "query": "tower", "limit": "5" }))?;
-//! let stack = ServiceBuilder::new().layer(layer).service(tool);
+//! let call = ToolCall::new("search")
+//!     .with_json(json!({ "query": "tower", "limit": "5" }))?;
+//! let stack =
+//!     ServiceBuilder::new().layer(layer).service(tool);
 //! assert_eq!(stack.oneshot(call).await?, Some(json!(5)));
 //! # Ok(()) }
 //! ```
