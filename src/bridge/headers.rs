@@ -71,7 +71,7 @@ impl ToolCall {
     /// What is malformed, zero or there twice is ignored.
     ///
     /// [`tighten_remote`](crate::flow::CallExt::tighten_remote) says what `trust` means. `Trusted`
-    /// is for a proxy that sets the header itself, or a mesh of one's own.
+    /// is for a proxy that sets the header itself, or your own mesh.
     pub fn with_request_deadline(mut self, headers: &HeaderMap, trust: Trust) -> Self {
         if let Some(at) = deadline_of(headers) {
             self.tighten_remote(at, trust);

@@ -29,7 +29,7 @@ impl ToolCall {
         self
     }
 
-    /// The moment by which the call must have ended.
+    /// Returns the moment by which the call must have ended.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline

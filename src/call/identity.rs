@@ -46,7 +46,7 @@ pub(super) struct Names {
 }
 
 impl Identity {
-    /// A tool without a server, under its own name.
+    /// Makes a tool without a server, under its own name.
     pub fn new(tool: impl Into<Arc<str>>) -> Self {
         Self {
             names: Names::new(tool.into()),
@@ -100,13 +100,13 @@ impl Identity {
         }
     }
 
-    /// The tool's own name.
+    /// Returns the tool's own name.
     #[doc(alias = "name")]
     pub fn tool(&self) -> &str {
         &self.names.tool
     }
 
-    /// The server that has the tool; `None` for a tool of this program.
+    /// Returns the server that has the tool; `None` for a tool of this program.
     pub fn server(&self) -> Option<&str> {
         self.names.server.as_deref()
     }
@@ -122,7 +122,7 @@ impl Identity {
         self.replay
     }
 
-    /// The timeout of the tool's calls.
+    /// Returns the timeout of the tool's calls.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }

@@ -90,13 +90,13 @@ impl Ident {
 macro_rules! getters {
     ($type:ident, $($ident:ident).+) => {
         impl $type {
-            /// The tool's name.
+            /// Returns the tool's name.
             #[inline]
             pub fn tool(&self) -> &str {
                 &self.$($ident).+.names.tool
             }
 
-            /// The server that has the tool, if known.
+            /// Returns the server that has the tool, if known.
             #[inline]
             pub fn server(&self) -> Option<&str> {
                 self.$($ident).+.names.server.as_deref()
@@ -108,22 +108,22 @@ macro_rules! getters {
                 self.$($ident).+.names.tool_hash()
             }
 
-            /// The call's id, if it has one.
+            /// Returns the call's id, if it has one.
             pub fn id(&self) -> Option<&str> {
                 self.$($ident).+.id.as_deref()
             }
 
-            /// The id of the agent that makes the call.
+            /// Returns the id of the agent that makes the call.
             pub fn agent_id(&self) -> Option<&str> {
                 self.$($ident).+.agent_id.as_deref()
             }
 
-            /// The caller's trace id, as events show it.
+            /// Returns the caller's trace id, as events show it.
             pub fn trace_id(&self) -> Option<&str> {
                 self.$($ident).+.trace_id.as_deref()
             }
 
-            /// The caller's session id, as spans show it.
+            /// Returns the caller's session id, as spans show it.
             pub fn session_id(&self) -> Option<&str> {
                 self.$($ident).+.session_id.as_deref()
             }
@@ -141,13 +141,14 @@ macro_rules! getters {
                 self.$($ident).+.whose()
             }
 
-            /// The timeout set on the call itself.
+            /// Returns the timeout set on the call itself.
             #[inline]
             pub fn timeout(&self) -> Option<Duration> {
                 self.$($ident).+.timeout
             }
 
-            /// The redaction rules for the arguments, the result and the errors of the call.
+            /// Returns the redaction rules for the arguments, the result and the errors of the
+            /// call.
             #[inline]
             pub fn rules(&self) -> &Rules {
                 &self.$($ident).+.rules
@@ -281,8 +282,8 @@ impl CallInfo {
         self.ident.id.as_ref()
     }
 
-    /// The tool's name as a key or a label may have it: `None` while the list of its server was not
-    /// read, so that [all its tools](crate::Identity::unlisted) are one.
+    /// Returns the tool's name as a key or a label may have it: `None` while the list of its server
+    /// was not read, so that [all its tools](crate::Identity::unlisted) are one.
     #[inline]
     pub fn listed_tool(&self) -> Option<&str> {
         self.ident.names.key_tool()

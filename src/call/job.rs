@@ -61,7 +61,8 @@ struct Data {
 }
 
 impl JobRef {
-    /// The job that this call has started, by the values with which it can be asked for.
+    /// Makes a reference to the job that this call has started, by the values with which it can be
+    /// polled.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl JobRef {
         Self::try_from(data).map_err(ToolError::unusable)
     }
 
-    /// The values with which it can be asked for. Not redacted.
+    /// Returns the values with which it can be polled. Not redacted.
     pub fn values(&self) -> &Map<String, Value> {
         &self.0.values
     }
@@ -121,7 +122,7 @@ impl Record {
         drop(self.put(|rare| rare.job.take_if(|(_, current)| current == job)));
     }
 
-    /// The job that an attempt at this call has started, and that may still run.
+    /// Returns the job that an attempt at this call has started, and that may still run.
     pub fn job(&self) -> Option<JobRef> {
         let rare = self.get_rare()?;
         let (of, job) = rare.job.as_ref()?;
@@ -130,7 +131,7 @@ impl Record {
 }
 
 impl Observation {
-    /// The job that the call has started, and that may still run: see
+    /// Returns the job that the call has started, and that may still run: see
     /// [`PollLayer`](crate::poll::PollLayer).
     pub fn job(&self) -> Option<JobRef> {
         self.record().job()
@@ -149,8 +150,8 @@ impl ToolCall {
         self
     }
 
-    /// The job that this call waits for: set by [`with_job`](Self::with_job), or started by an
-    /// earlier attempt at a call of the same names.
+    /// Returns the job that this call waits for: set by [`with_job`](Self::with_job), or started by
+    /// an earlier attempt at a call of the same names.
     pub fn job(&self) -> Option<JobRef> {
         if self.data.job.is_some() {
             return self.data.job.clone();
@@ -188,8 +189,8 @@ impl ToolCall {
         }
     }
 
-    /// Another call of the same tool for the same caller, to ask for what this one has started. For
-    /// a [`Job`](crate::poll::Job).
+    /// Returns another call of the same tool for the same caller, to ask for what this one has
+    /// started. For a [`Job`](crate::poll::Job).
     ///
     /// Names, arguments, extensions, rules, cancellation and deadline are those of this call. It
     /// has a record of its own, no claims, no timeout of its own and no job, is attempt 1, and may

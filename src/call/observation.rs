@@ -34,7 +34,7 @@ impl Observation {
         }
     }
 
-    /// The call that is observed.
+    /// Returns the call that is observed.
     #[inline]
     pub fn call(&self) -> &CallInfo {
         self.call.as_ref().expect("taken out at the end alone")
@@ -221,18 +221,18 @@ impl Observation {
         self.record().attempts.load(Relaxed).max(1)
     }
 
-    /// The timeout in force at the last attempt; `None` without one. What a deadline leaves of it
-    /// is known once the call has waited.
+    /// Returns the timeout in force at the last attempt; `None` without one. What a deadline leaves
+    /// of it is known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
         known(self.record().timeout.load(Relaxed)).map(Duration::from_nanos)
     }
 
-    /// The timeout as configured, before a deadline shortened it.
+    /// Returns the timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
         known(self.record().configured.load(Relaxed)).map(Duration::from_nanos)
     }
 
-    /// How many attempts there may be; `None` if no layer repeats the call.
+    /// Returns how many attempts there may be; `None` if no layer repeats the call.
     pub fn max_attempts(&self) -> Option<u32> {
         Some(self.record().max_attempts.load(Relaxed)).filter(|n| *n > 0)
     }

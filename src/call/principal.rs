@@ -96,8 +96,8 @@ pub struct VerifiedCaller {
 }
 
 impl VerifiedCaller {
-    /// A caller by its name, which becomes the call's agent id: no token, as agent ids are shown in
-    /// events.
+    /// Makes a caller by its name, which becomes the call's agent id: no token, as agent ids are
+    /// shown in events.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),

@@ -302,7 +302,7 @@ impl Record {
         });
     }
 
-    /// The value of this type that the last attempt has left.
+    /// Returns the value of this type that the last attempt has left.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
         let rare = self.get_rare()?;
         let (of, values) = rare.extensions.as_ref()?;

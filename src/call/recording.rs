@@ -28,7 +28,7 @@ impl ToolCall {
         self.data.ident.record.end(self.recording);
     }
 
-    /// One key for all attempts at this call, and another for each other call.
+    /// Returns one key for all attempts at this call, and another for each other call.
     ///
     /// For leaves, to send along, so that a server can tell a repetition from a new call. `None`
     /// unless a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer

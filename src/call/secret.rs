@@ -26,7 +26,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub struct Secret(Arc<Zeroizing<Box<str>>>);
 
 impl Secret {
-    /// The secret itself.
+    /// Returns the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -100,12 +100,12 @@ impl<'de> Deserialize<'de> for Secret {
 pub struct UpstreamToken(Secret);
 
 impl UpstreamToken {
-    /// A token, without its scheme (`Bearer`).
+    /// Makes a token, without its scheme (`Bearer`).
     pub fn new(token: impl Into<Secret>) -> Self {
         Self(token.into())
     }
 
-    /// The token itself.
+    /// Returns the token itself.
     pub fn expose(&self) -> &str {
         self.0.expose()
     }

@@ -78,7 +78,7 @@ pub(super) enum Place {
 }
 
 impl ToolCall {
-    /// A call of the tool `name`, without arguments.
+    /// Makes a call of the tool `name`, without arguments.
     ///
     /// Accepts any name; [`check`](Self::check) reports an unusable one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
@@ -266,7 +266,7 @@ impl ToolCall {
         self.data_mut().cancellation = Some(token);
     }
 
-    /// The arguments; empty if there are none.
+    /// Returns the arguments; empty if there are none.
     pub fn arguments(&self) -> &Map<String, Value> {
         self.data.arguments.map()
     }
@@ -289,7 +289,7 @@ impl ToolCall {
         self.replay
     }
 
-    /// The caller's cancellation token.
+    /// Returns the caller's cancellation token.
     #[inline]
     pub fn cancellation(&self) -> Option<&CancellationToken> {
         self.data.cancellation.as_ref()
@@ -300,35 +300,35 @@ impl ToolCall {
         self.cancellation().is_some_and(|t| t.is_cancelled())
     }
 
-    /// Which attempt this is, from 1. The 65,535th and all later ones have that number.
+    /// Returns which attempt this is, from 1. The 65,535th and all later ones have that number.
     #[inline]
     pub fn attempt(&self) -> u32 {
         self.attempt.into()
     }
 
-    /// The caller's values of other types.
+    /// Returns the caller's values of other types.
     pub fn extensions(&self) -> &Extensions {
         &self.data.extensions
     }
 
-    /// The extensions, to change them. Copies what the caller wrote if a clone shares it.
+    /// Returns the extensions, to change them. Copies what the caller wrote if a clone shares it.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.data_mut().extensions
     }
 
-    /// A redacted view of the arguments: made when it is printed or serialised, not before.
+    /// Returns a redacted view of the arguments: made when it is printed or serialised, not before.
     pub fn sanitized(&self) -> Redacted<'_> {
         self.rules().object(self.arguments())
     }
 
-    /// A cheap handle on the call's names, for code that outlives the call.
+    /// Returns a cheap handle on the call's names, for code that outlives the call.
     #[inline]
     pub fn info(&self) -> CallInfo {
         CallInfo::new(Arc::clone(&self.data.ident), self.recording, self.replay)
     }
 
-    /// The receiver of a tool's progress reports; `None` unless a timeout layer in idle mode waits
-    /// for it.
+    /// Returns the receiver of a tool's progress reports; `None` unless a timeout layer in idle
+    /// mode waits for it.
     pub fn progress(&self) -> Option<Progress> {
         self.data.progress.clone()
     }

@@ -47,7 +47,7 @@ use crate::{
 pub struct AnyError(BoxError);
 
 impl AnyError {
-    /// The error that it was made from.
+    /// Returns the error that it was made from.
     pub fn into_inner(self) -> BoxError {
         self.0
     }

@@ -184,7 +184,7 @@ impl ErrorKind {
         all
     };
 
-    /// The stable code, as results and logs carry it.
+    /// Returns the stable code, as results and logs carry it.
     pub const fn code(self) -> &'static str {
         row(self).code
     }
@@ -214,17 +214,17 @@ impl ErrorKind {
         row(self).level
     }
 
-    /// The code of a JSON-RPC error object; see the [type](Self) for who may send it.
+    /// Returns the code of a JSON-RPC error object; see the [type](Self) for who may send it.
     pub const fn json_rpc_code(self) -> i32 {
         row(self).json_rpc
     }
 
-    /// The HTTP status for a plain endpoint. 499 is nginx's "client closed request".
+    /// Returns the HTTP status for a plain endpoint. 499 is nginx's "client closed request".
     pub fn http_status(self) -> StatusCode {
         StatusCode::from_u16(row(self).http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The gRPC status code, as a number.
+    /// Returns the gRPC status code, as a number.
     pub const fn grpc_code(self) -> i32 {
         row(self).grpc
     }
@@ -268,7 +268,7 @@ impl ErrorKind {
         })
     }
 
-    /// The low-cardinality value of OpenTelemetry's `error.type`.
+    /// Returns the low-cardinality value of OpenTelemetry's `error.type`.
     pub const fn error_type(self) -> &'static str {
         row(self).error_type
     }

@@ -17,7 +17,8 @@ use super::{
 use crate::text::Short;
 
 impl ToolError {
-    /// The JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see [`ErrorKind`]).
+    /// Returns the JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see
+    /// [`ErrorKind`]).
     ///
     /// Beside the two fixed texts of timeouts and open breakers the message is the
     /// [user's](Self::user_message). `data` always has `code`, `tool_id`, `retryable` and
@@ -96,8 +97,9 @@ impl ToolError {
             .flatten()
     }
 
-    /// The answer of a plain HTTP endpoint: the [kind's status](super::ErrorKind::http_status),
-    /// `Retry-After` in whole seconds where a delay is known, and a JSON body.
+    /// Returns the answer of a plain HTTP endpoint: the [kind's
+    /// status](super::ErrorKind::http_status), `Retry-After` in whole seconds where a delay is
+    /// known, and a JSON body.
     ///
     /// The body is for callers outside. It has the [user's message](Self::user_message), never the
     /// one for developers, no details, and nothing of what an upstream wrote:
@@ -236,13 +238,13 @@ impl ToolError {
             && code.is_some_and(|code| of_caller.iter().any(|of| code == of))
     }
 
-    /// The [message for users](Self::user_message) as it may leave the process: redacted and cut,
-    /// also where it was [replaced](Self::with_user_message).
+    /// Returns the [message for users](Self::user_message) as it may leave the process: redacted
+    /// and cut, also where it was [replaced](Self::with_user_message).
     pub fn public_message(&self) -> String {
         safe(&self.0.rules, &self.user_message())
     }
 
-    /// The [message for models](Self::model_message), likewise.
+    /// Returns the [message for models](Self::model_message), likewise.
     pub fn public_model_message(&self) -> String {
         safe(&self.0.rules, &self.model_message())
     }

@@ -88,7 +88,8 @@ impl ToolError {
         Self(Arc::new(inner))
     }
 
-    /// The refusal of a call by a layer, before anything was sent: a limit, a quota, a policy.
+    /// Returns the refusal of a call by a layer, before anything was sent: a limit, a quota, a
+    /// policy.
     ///
     /// It is [`Execution::NotStarted`]. No layer of this crate repeats it, counts it as an attempt,
     /// or counts it against the tool or its server.
@@ -121,7 +122,8 @@ impl ToolError {
         }
     }
 
-    /// Any error as a `ToolError`: the function for `map_err`. See the [module docs](crate::error).
+    /// Converts any error into a `ToolError`: the function for `map_err`. See the [module
+    /// docs](crate::error).
     ///
     /// What is read from a foreign error is [inferred](Evidence::Inferred): it has a kind, and
     /// whether the tool ran is [unknown](Execution::Unknown).
@@ -324,9 +326,9 @@ impl ToolError {
         self.0.code.as_deref().unwrap_or(self.0.kind.code())
     }
 
-    /// The message for developers: redacted, at most [`MAX_TEXT`] characters. That of a foreign
-    /// error is printed when it is first asked for, by the thread that asks: not while it holds a
-    /// lock that the error's own `Display` takes.
+    /// Returns the message for developers: redacted, at most [`MAX_TEXT`] characters. That of a
+    /// foreign error is printed when it is first asked for, by the thread that asks: not while it
+    /// holds a lock that the error's own `Display` takes.
     pub fn message(&self) -> &str {
         let printed = match &self.0.message {
             Message::Text(text) => return text,
@@ -347,8 +349,8 @@ impl ToolError {
         })
     }
 
-    /// One sentence that may be shown to a user: names the tool, nothing internal, at most 200
-    /// characters unless [replaced](Self::with_user_message).
+    /// Returns one sentence that may be shown to a user: names the tool, nothing internal, at most
+    /// 200 characters unless [replaced](Self::with_user_message).
     pub fn user_message(&self) -> String {
         match self.more().and_then(|m| m.user_message.as_ref()) {
             Some(text) => text.clone(),
@@ -356,8 +358,8 @@ impl ToolError {
         }
     }
 
-    /// One sentence for the model: names the tool and what to do next, at most 200 characters
-    /// unless [replaced](Self::with_model_message).
+    /// Returns one sentence for the model: names the tool and what to do next, at most 200
+    /// characters unless [replaced](Self::with_model_message).
     pub fn model_message(&self) -> String {
         match self.more().and_then(|m| m.for_model.as_ref()) {
             Some(ForModel::Text(text)) => text.clone(),
@@ -409,7 +411,7 @@ impl ToolError {
             || self.kind() == ErrorKind::Internal && self.is_own_refusal()
     }
 
-    /// How long to wait before another attempt has a chance.
+    /// Returns how long to wait before another attempt has a chance.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
@@ -427,7 +429,7 @@ impl ToolError {
         self.0.execution
     }
 
-    /// How far other layers may act on what the error says.
+    /// Returns how far other layers may act on what the error says.
     pub fn evidence(&self) -> Evidence {
         self.0.evidence
     }
@@ -462,63 +464,63 @@ impl ToolError {
             }
     }
 
-    /// The tool's name, if known.
+    /// Returns the tool's name, if known.
     pub fn tool(&self) -> Option<&str> {
         self.0.tool.as_deref()
     }
 
-    /// The server's name, if known.
+    /// Returns the server's name, if known.
     pub fn server(&self) -> Option<&str> {
         self.0.server.as_deref()
     }
 
-    /// The call's id, if known.
+    /// Returns the call's id, if known.
     pub fn call_id(&self) -> Option<&str> {
         self.0.call_id.as_deref()
     }
 
-    /// The upstream's HTTP status.
+    /// Returns the upstream's HTTP status.
     pub fn status(&self) -> Option<StatusCode> {
         self.0.status
     }
 
-    /// The upstream's body: redacted, at most [`MAX_TEXT`] characters.
+    /// Returns the upstream's body: redacted, at most [`MAX_TEXT`] characters.
     pub fn body(&self) -> Option<&str> {
         self.more()?.body.as_deref()
     }
 
-    /// How many attempts were made, if a retry layer counted them.
+    /// Returns how many attempts were made, if a retry layer counted them.
     pub fn attempts(&self) -> Option<u32> {
         Some(self.0.attempts).filter(|n| *n > 0)
     }
 
-    /// How long the call took, if a layer measured it.
+    /// Returns how long the call took, if a layer measured it.
     pub fn elapsed(&self) -> Option<Duration> {
         self.0.elapsed
     }
 
-    /// The timeout that was in force when the call timed out.
+    /// Returns the timeout that was in force when the call timed out.
     pub fn timeout(&self) -> Option<Duration> {
         self.0.timeout.map(|t| t.in_force)
     }
 
-    /// The timeout as configured, before a deadline shortened it.
+    /// Returns the timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
         self.0.timeout.map(|t| t.configured)
     }
 
-    /// Which limit ended the call that timed out.
+    /// Returns which limit ended the call that timed out.
     pub fn timeout_limit(&self) -> Option<TimeoutLimit> {
         self.0.timeout.map(|t| t.limit)
     }
 
-    /// The details, redacted.
+    /// Returns the details, redacted.
     pub fn details(&self) -> Option<Redacted<'_>> {
         let details = self.0.details()?;
         (!details.is_empty()).then(|| self.0.rules.object(details))
     }
 
-    /// The job that the call has started and that may still run. A call [with
+    /// Returns the job that the call has started and that may still run. A call [with
     /// it](crate::ToolCall::with_job) goes on waiting.
     ///
     /// A [retry layer](crate::retry) repeats a retryable error that has one, whatever the call's

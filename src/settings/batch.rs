@@ -12,8 +12,8 @@ impl SequenceSettings {
         }
     }
 
-    /// A sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A reserve
-    /// that would leave nothing of the budget is a tenth of it.
+    /// Returns a sequence with these settings: `settings.sequence.apply(Sequence::new(tools))`. A
+    /// reserve that would leave nothing of the budget is a tenth of it.
     pub fn apply<S, E>(&self, sequence: Sequence<S, E>) -> Sequence<S, E> {
         let sequence = sequence.with_reserve(self.reserve_in_force());
         by(self.budget, sequence, Sequence::with_budget)
@@ -21,7 +21,7 @@ impl SequenceSettings {
 }
 
 impl ParallelSettings {
-    /// A batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
+    /// Returns a batch with these settings: `settings.parallel.apply(Parallel::new(tools))`.
     pub fn apply<S, E>(&self, parallel: Parallel<S, E>) -> Parallel<S, E> {
         let parallel = by(self.limit, parallel, Parallel::limited_to);
         by(self.budget, parallel, Parallel::with_budget)

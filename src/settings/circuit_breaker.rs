@@ -85,8 +85,8 @@ impl CircuitBreakerSettings {
 }
 
 impl Settings {
-    /// The circuit breaker layer alone, to be completed and built, whether it is enabled or not. A
-    /// probe keeps its place for twice the longest timeout, and at least 120 s.
+    /// Returns the circuit breaker layer alone, to be completed and built, whether it is enabled or
+    /// not. A probe keeps its place for twice the longest timeout, and at least 120 s.
     ///
     /// # Errors
     ///

@@ -57,7 +57,7 @@ impl PolicySettings {
 }
 
 impl Settings {
-    /// The timeout layer alone, with the tools' own timeouts.
+    /// Returns the timeout layer alone, with the tools' own timeouts.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Settings {
         }
     }
 
-    /// The layer that waits for jobs of this kind. It stands at
+    /// Returns the layer that waits for jobs of this kind. It stands at
     /// [`Place::Call`](super::Place::Call), so that `deadline.budget` bounds single requests, and
     /// `poll.budget` the job:
     ///
@@ -137,8 +137,8 @@ impl Settings {
         Ok(when(!poll.cancel, layer, PollLayer::without_cancel))
     }
 
-    /// The layer that checks arguments alone, with these schemas. If it is not enabled, it checks
-    /// those of tools, and of single calls, of which it is said.
+    /// Returns the layer that checks arguments alone, with these schemas. If it is not enabled, it
+    /// checks those of tools, and of single calls, of which it is said.
     #[cfg(feature = "validate")]
     pub fn validate_layer(&self, schemas: &Schemas) -> ValidateLayer {
         let of = |checks: bool, repairs: bool| match (checks, repairs) {
@@ -160,7 +160,7 @@ impl Settings {
         layer
     }
 
-    /// The repeat guard alone, to be completed and built, whether it is enabled or not.
+    /// Returns the repeat guard alone, to be completed and built, whether it is enabled or not.
     pub fn repeat_guard_builder(&self) -> RepeatGuardBuilder {
         let guard = &self.repeat_guard;
         let builder = RepeatGuardLayer::builder()
@@ -174,14 +174,14 @@ impl Settings {
         })
     }
 
-    /// The layer that shortens answers, to be completed with a hook that keeps the whole: for
-    /// [`StackBuilder::with_fit`](super::StackBuilder::with_fit). `None` unless it is enabled.
+    /// Returns the layer that shortens answers, to be completed with a hook that keeps the whole:
+    /// for [`StackBuilder::with_fit`](super::StackBuilder::with_fit). `None` unless it is enabled.
     pub fn fit_layer(&self) -> Option<FitLayer> {
         let fit = &self.fit;
         fit.enabled.then(|| FitLayer::new(fit.max_chars))
     }
 
-    /// The layer under which no call runs again that is made again: for
+    /// Returns the layer that runs repeated calls once: for
     /// [`StackBuilder::with_once`](super::StackBuilder::with_once). `None` unless it is enabled.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl Settings {
             .with_max_bytes(once.max_bytes)
     }
 
-    /// The layer that keeps answers, without a classifier: for
+    /// Returns the layer that keeps answers, without a classifier: for
     /// [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is named.
     ///
     /// # Errors
@@ -259,14 +259,14 @@ impl Settings {
         Ok(says.then_some(layer))
     }
 
-    /// The deadline layer alone.
+    /// Returns the deadline layer alone.
     pub fn deadline_layer(&self) -> DeadlineLayer {
         let DeadlineSettings { budget, reserve } = self.in_force().deadline;
         let layer = budget.map_or_else(DeadlineLayer::inherited, DeadlineLayer::new);
         layer.with_reserve(reserve)
     }
 
-    /// The quota alone, to be completed and built. `None` without `quota.tokens`.
+    /// Returns the quota alone, to be completed and built. `None` without `quota.tokens`.
     ///
     /// # Errors
     ///
@@ -297,8 +297,8 @@ impl Settings {
         Ok(Some(builder))
     }
 
-    /// The concurrency limit alone, to be completed and built. `None` without `concurrency.max` and
-    /// a tool with a limit of its own.
+    /// Returns the concurrency limit alone, to be completed and built. `None` without
+    /// `concurrency.max` and a tool with a limit of its own.
     pub fn concurrency_limit_builder(&self) -> Option<ConcurrencyLimitBuilder> {
         let settings = &self.concurrency;
         let own = self.tools.iter();
@@ -310,7 +310,7 @@ impl Settings {
         Some(own.fold(builder, |builder, (name, max)| builder.with_tool(name, max)))
     }
 
-    /// The rate-limit layer alone, to be completed and built, whether it is enabled or not.
+    /// Returns the rate-limit layer alone, to be completed and built, whether it is enabled or not.
     pub fn rate_limit_builder(&self) -> RateLimitBackoffBuilder {
         let limit = &self.in_force().rate_limit;
         let keys = match limit.per_principal {
@@ -330,7 +330,8 @@ impl Settings {
         when(limit.fail_fast, builder, change)
     }
 
-    /// The health registry alone, to be completed and built, whether its layer is enabled or not.
+    /// Returns the health registry alone, to be completed and built, whether its layer is enabled
+    /// or not.
     pub fn health_builder(&self) -> HealthBuilder {
         let health = &self.health;
         Health::builder()
@@ -340,7 +341,7 @@ impl Settings {
             .with_max_servers(health.max_servers)
     }
 
-    /// The rules of redaction.
+    /// Returns the rules of redaction.
     ///
     /// # Errors
     ///
@@ -369,7 +370,7 @@ impl Settings {
         Ok(rules)
     }
 
-    /// The layer for the span of a call alone.
+    /// Returns the layer for the span of a call alone.
     pub fn trace_layer(&self) -> TraceLayer {
         TraceLayer::new()
             .with_arguments(self.trace.arguments)

@@ -48,7 +48,7 @@ impl FromStr for Preset {
 }
 
 impl Settings {
-    /// The settings of a preset.
+    /// Returns the settings of a preset.
     pub fn preset(preset: Preset) -> Self {
         match preset {
             Preset::Default => Self::default(),
@@ -67,9 +67,10 @@ impl Settings {
         }
     }
 
-    /// An agent library: 5 s for each call, 30 s for a sequence of them and 60 s for a batch, 500
-    /// ms in reserve, slow from 80 % on. No circuit breaker: each call of a sequence is made. No
-    /// retries: a call that met a rate limit alone is sent again, by the rate-limit layer.
+    /// Returns the preset of an agent library: 5 s for each call, 30 s for a sequence of them and
+    /// 60 s for a batch, 500 ms in reserve, slow from 80 % on. No circuit breaker: each call of a
+    /// sequence is made. No retries: a call that met a rate limit alone is sent again, by the
+    /// rate-limit layer.
     ///
     /// The cooldown is 10 s and not 30: what does not end within the sequence's budget would never
     /// be waited for.
@@ -84,8 +85,9 @@ impl Settings {
         settings
     }
 
-    /// An agent loop: 30 s for each call, 3 attempts, 30 s of cooldown. A rate limit known by an
-    /// error's text alone holds other calls back as well. No circuit breaker.
+    /// Returns the preset of an agent loop: 30 s for each call, 3 attempts, 30 s of cooldown. A
+    /// rate limit known by an error's text alone holds other calls back as well. No circuit
+    /// breaker.
     ///
     /// No preset assumes that a tool may run twice. A call that may have run is sent again only if
     /// its tool is known or declared safe. If all your tools only read, say so in one line:
@@ -103,8 +105,8 @@ impl Settings {
         settings
     }
 
-    /// An MCP gateway: a call is made once, and answered within 60 s, whatever its server does; a
-    /// breaker opens after 5 failures in a row within 300 s, for 60 s.
+    /// Returns the preset of an MCP gateway: a call is made once, and answered within 60 s,
+    /// whatever its server does; a breaker opens after 5 failures in a row within 300 s, for 60 s.
     ///
     /// Nothing is retried or waited out here, because the gateway's clients do so themselves.
     /// During a rate limit calls of the tool are refused immediately, with the remaining time.
@@ -116,12 +118,12 @@ impl Settings {
         settings
     }
 
-    /// An HTTP tool proxy: a call is made once, and answered within 30 s; a breaker per server
-    /// opens after 5 failures in a row, for 30 s, and closes after 3 successful probes; a tool
-    /// without a server has a breaker of its own. Rate limits as in [`gateway`](Self::gateway).
-    /// Wrong arguments are `Argument validation failed: a: ..; b: ..`, where they are checked. The
-    /// timeout bounds a job as well, if the tool waits for it inside of the stack: give that tool
-    /// a `tools.x.timeout` of its own.
+    /// Returns the preset of an HTTP tool proxy: a call is made once, and answered within 30 s; a
+    /// breaker per server opens after 5 failures in a row, for 30 s, and closes after 3 successful
+    /// probes; a tool without a server has a breaker of its own. Rate limits as in
+    /// [`gateway`](Self::gateway). Wrong arguments are `Argument validation failed: a: ..; b: ..`,
+    /// where they are checked. The timeout bounds a job as well, if the tool waits for it inside of
+    /// the stack: give that tool a `tools.x.timeout` of its own.
     pub fn http_proxy() -> Self {
         let mut settings = Self::begun(Preset::HttpProxy);
         settings.answers_once();

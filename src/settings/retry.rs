@@ -37,8 +37,8 @@ impl RetrySettings {
 }
 
 impl Settings {
-    /// The retry layer's policy alone, whether the layer is enabled or not. After a rate limit
-    /// without a hint it waits for `rate_limit.default_cooldown`, and it obeys hints up to
+    /// Returns the retry layer's policy alone, whether the layer is enabled or not. After a rate
+    /// limit without a hint it waits for `rate_limit.default_cooldown`, and it obeys hints up to
     /// `rate_limit.max_wait`. With `rate_limit.fail_fast`, where that layer is enabled, it leaves
     /// rate limits alone.
     ///

@@ -42,7 +42,7 @@ impl Variable {
         ALIASES.iter().find(is_it).copied()
     }
 
-    /// The setting's key in a file: `timeout.default`.
+    /// Returns the setting's key in a file: `timeout.default`.
     pub const fn key(&self) -> &'static str {
         self.key
     }
@@ -125,7 +125,7 @@ impl Chosen {
 }
 
 impl Settings {
-    /// The default settings, or those of `TOOLCALL_PRESET`, with what the environment says.
+    /// Returns the default settings, or those of `TOOLCALL_PRESET`, with what the environment says.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Settings {
         Self::default().with_env()
     }
 
-    /// These settings with what the environment says.
+    /// Returns these settings with what the environment says.
     ///
     /// # Errors
     ///
@@ -154,8 +154,8 @@ impl Settings {
         self.with_vars(vars, wrong)
     }
 
-    /// These settings with what `vars` say, names and values. One that is blank changes nothing.
-    /// Those that are not ours are not looked at.
+    /// Returns these settings with what `vars` say, names and values. One that is blank changes
+    /// nothing. Those that are not ours are not looked at.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ impl Settings {
         check::joined(check::whole(self))
     }
 
-    /// The documented stack with these settings, to be completed and built.
+    /// Returns the documented stack with these settings, to be completed and built.
     pub fn stack(&self) -> StackBuilder {
         StackBuilder::new(self.clone())
     }

@@ -85,8 +85,8 @@ fn is_text(media_type: &str) -> bool {
 }
 
 impl HttpAnswer {
-    /// The answer that is kept with an error: that of a status other than 2xx, as far as it was
-    /// read, or of a 2xx that has no [result](super::HttpTool::with_result).
+    /// Returns the answer that is kept with an error: that of a status other than 2xx, as far as it
+    /// was read, or of a 2xx that has no [result](super::HttpTool::with_result).
     pub fn of_error(error: &ToolError) -> Option<&Self> {
         let mut link = StdError::source(error);
         while let Some(error) = link {
@@ -113,7 +113,7 @@ impl HttpAnswer {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn upstream_status(&self) -> StatusCode {
         self.status
     }
@@ -134,12 +134,12 @@ impl HttpAnswer {
         (!self.is_text).then_some(&self.body)
     }
 
-    /// The body as JSON: a text is a string.
+    /// Returns the body as JSON: a text is a string.
     pub fn into_json(self) -> Value {
         self.body
     }
 
-    /// The headers that the tool [keeps](super::HttpTool::with_kept_header).
+    /// Returns the headers that the tool [keeps](super::HttpTool::with_kept_header).
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }
@@ -197,7 +197,7 @@ impl HttpAnswer {
         });
     }
 
-    /// How long it took, from the sent request to the end of the body.
+    /// Returns how long it took, from the sent request to the end of the body.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
@@ -308,7 +308,7 @@ impl StdError for Refused {}
 pub struct HttpClassifier;
 
 impl HttpClassifier {
-    /// The classifier.
+    /// Makes the classifier.
     pub fn new() -> Self {
         Self
     }

@@ -28,9 +28,9 @@ impl std::fmt::Debug for ReqwestClient {
 }
 
 impl ReqwestClient {
-    /// A client that follows no redirect, uses no proxy, repeats nothing and has no timeout of its
-    /// own, of connecting either: layers do that. One [made elsewhere](Self::from_client) may have
-    /// both.
+    /// Makes a client that follows no redirect, uses no proxy, repeats nothing and has no timeout
+    /// of its own, of connecting either: layers do that. One [made elsewhere](Self::from_client)
+    /// may have both.
     ///
     /// # Errors
     ///
@@ -51,9 +51,9 @@ impl ReqwestClient {
             .map_err(|_| ConfigError::new("client", "could not be set up"))
     }
 
-    /// A client that was set up elsewhere. It should follow no redirects: else the tool's headers,
-    /// with its token, may be sent to other hosts, and a refused connection there would count as
-    /// proof that the first host did nothing.
+    /// Uses a client that was set up elsewhere. It should follow no redirects: else the tool's
+    /// headers, with its token, may be sent to other hosts, and a refused connection there would
+    /// count as proof that the first host did nothing.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self(client)
     }

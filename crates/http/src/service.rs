@@ -56,7 +56,7 @@ impl<C, B> HttpService<C, B> {
         Self { tool, client, body }
     }
 
-    /// The tool.
+    /// Returns the tool.
     pub fn tool(&self) -> &HttpTool {
         &self.tool
     }

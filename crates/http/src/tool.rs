@@ -83,7 +83,7 @@ enum Payload {
 }
 
 impl HttpTool {
-    /// A tool that sends requests of this method to the URL that the template gives.
+    /// Makes a tool that sends requests of this method to the URL that the template gives.
     ///
     /// Scheme, host and port are literal: no template may stand before the first `/` of the path.
     /// `#` is refused.
@@ -352,13 +352,13 @@ impl HttpTool {
         self.replay
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// The host, and the port if the URL has one: what the tool's calls name as their server in
-    /// spans.
+    /// Returns the host, and the port if the URL has one: what the tool's calls name as their
+    /// server in spans.
     pub fn host(&self) -> &str {
         &self.host
     }

@@ -60,7 +60,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of these tools. Of several with one name the last stays.
+    /// Makes a catalog of these tools. Of several with one name the last stays.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         Self::default().with_tools(tools)
     }
@@ -119,7 +119,7 @@ impl Catalog {
         self
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn get(&self, tool: &str) -> Option<&Tool> {
         self.tools.get(tool)
     }
@@ -129,7 +129,7 @@ impl Catalog {
         self.tools.values()
     }
 
-    /// The number of tools.
+    /// Returns the number of tools.
     pub fn len(&self) -> usize {
         self.tools.len()
     }

@@ -48,7 +48,7 @@ impl Default for McpClassifier {
 }
 
 impl McpClassifier {
-    /// The default classifier.
+    /// Returns the default classifier.
     pub fn new() -> Self {
         Self::default()
     }
@@ -135,7 +135,7 @@ pub struct McpHooks {
 }
 
 impl McpHooks {
-    /// The default hooks.
+    /// Returns the default hooks.
     pub fn new() -> Self {
         Self::default()
     }

@@ -186,7 +186,7 @@ const TASK_ID: &str = "taskId";
 pub struct McpTask;
 
 impl McpTask {
-    /// The tasks of any server.
+    /// Makes the job for tasks of any server.
     pub fn new() -> Self {
         crate::register();
         Self

@@ -91,7 +91,7 @@ impl Routes {
 }
 
 impl McpProgress {
-    /// A handler without calls.
+    /// Makes a handler without calls.
     pub fn new() -> Self {
         Self::default()
     }
@@ -232,7 +232,7 @@ pub struct McpNotifications {
 }
 
 impl McpNotifications {
-    /// A listener with a list of no tools.
+    /// Makes a listener with a list of no tools.
     pub fn new() -> Self {
         Self::default()
     }
@@ -249,7 +249,7 @@ impl McpNotifications {
         &self.progress
     }
 
-    /// The server's tools.
+    /// Returns the server's tools.
     pub fn tools(&self) -> &McpTools {
         &self.tools
     }

@@ -77,7 +77,7 @@ impl Catalog {
         self.put(schemas, input);
     }
 
-    /// The output schemas of the tools, for an [`McpOutput`](super::McpOutput).
+    /// Returns the output schemas of the tools, for an [`McpOutput`](super::McpOutput).
     pub fn output_schemas(&self) -> Schemas {
         let schemas = Schemas::new();
         self.put(&schemas, output);
@@ -195,7 +195,7 @@ pub struct McpOutput {
 }
 
 impl McpOutput {
-    /// A check with these output schemas, also those that come later.
+    /// Makes a check with these output schemas, also those that come later.
     pub fn new(schemas: &Schemas) -> Self {
         Self {
             schemas: schemas.clone(),

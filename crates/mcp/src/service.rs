@@ -74,7 +74,7 @@ pub struct McpService {
 }
 
 impl McpService {
-    /// A service that calls the tools of `peer`.
+    /// Makes a service that calls the tools of `peer`.
     pub fn new(peer: Peer<RoleClient>) -> Self {
         register();
         Self {
@@ -112,7 +112,7 @@ impl McpService {
         self.server.as_ref()
     }
 
-    /// The rmcp peer.
+    /// Returns the rmcp peer.
     pub fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }

@@ -94,7 +94,8 @@ impl Asked {
 }
 
 impl McpTools {
-    /// A list that has the tools of `catalog` until it is refreshed, and its settings for ever.
+    /// Makes a list that has the tools of `catalog` until it is refreshed, and its settings for
+    /// ever.
     ///
     /// ```
     /// use tower_toolcall_mcp::{Catalog, McpTools};
@@ -114,7 +115,7 @@ impl McpTools {
         }))
     }
 
-    /// The tools as they are now.
+    /// Returns the tools as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog.load_full()
     }

@@ -20,7 +20,7 @@ impl Status {
 pub struct SharedHandle(pub(super) Arc<Status>);
 
 impl SharedHandle {
-    /// The counters at this moment.
+    /// Returns the counters at this moment.
     pub fn snapshot(&self) -> SharedSnapshot {
         self.0.lock().clone()
     }

@@ -100,7 +100,7 @@ impl Registers {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Makes an empty store.
     pub fn new() -> Self {
         let (written, heard) = watch::channel(());
         let registers = Registers {

@@ -87,10 +87,11 @@ impl Keys {
 }
 
 impl RedisStore {
-    /// The server at a URL: `redis://user:password@host:6379`, `rediss://..` with TLS, or
-    /// `unix:///path/to/socket`. Nothing is connected yet. For TLS the program depends on the crate
-    /// `redis` 1.8 itself, with its feature `tokio-rustls-comp` or `tokio-native-tls-comp`. It has
-    /// to be one server, or the primary of a group; a cluster is not supported.
+    /// Makes a store at the server of a URL: `redis://user:password@host:6379`, `rediss://..` with
+    /// TLS, or `unix:///path/to/socket`. Nothing is connected yet. For TLS the program depends on
+    /// the crate `redis` 1.8 itself, with its feature `tokio-rustls-comp` or
+    /// `tokio-native-tls-comp`. It has to be one server, or the primary of a group; a cluster is
+    /// not supported.
     ///
     /// # Errors
     ///

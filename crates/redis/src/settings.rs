@@ -6,9 +6,9 @@ use tower_toolcall::{
 use super::{RedisStore, SharedState};
 
 impl SharedState<RedisStore> {
-    /// The mirror of a stack's breakers and rate limits, over the Redis server of `[shared]` in the
-    /// settings that the stack was built of. `None` where `shared.url` is not set. Nothing is
-    /// mirrored until [`run`](SharedState::run) is polled:
+    /// Returns the mirror of a stack's breakers and rate limits, over the Redis server of
+    /// `[shared]` in the settings that the stack was built of. `None` where `shared.url` is not
+    /// set. Nothing is mirrored until [`run`](SharedState::run) is polled:
     ///
     /// ```
     /// use tower_toolcall::settings::Settings;

@@ -58,7 +58,7 @@ impl Default for Capture {
 }
 
 impl Capture {
-    /// An empty list.
+    /// Makes an empty list.
     pub fn new() -> Self {
         Self {
             max_lines: 10_000,
@@ -79,7 +79,7 @@ impl Capture {
         self
     }
 
-    /// A layer that writes to this list.
+    /// Returns a layer that writes to this list.
     pub fn layer(&self) -> CaptureLayer {
         CaptureLayer(self.clone())
     }
@@ -99,8 +99,8 @@ impl Capture {
         self.len() == 0
     }
 
-    /// How many answers were not written down: there was no room for their lines, they are no JSON,
-    /// or they are too large.
+    /// Returns how many answers were not written down: there was no room for their lines, they are
+    /// no JSON, or they are too large.
     pub fn dropped(&self) -> u64 {
         lock(&self.written).dropped
     }

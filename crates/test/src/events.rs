@@ -151,7 +151,7 @@ impl<T: Send + 'static> Events<T> {
         std::mem::take(&mut heard.picked)
     }
 
-    /// The names of all events, also of those that [`pick`](Self::pick) left out.
+    /// Returns the names of all events, also of those that [`pick`](Self::pick) left out.
     pub fn names(&self) -> Vec<&'static str> {
         let heard = lock(&self.shared.heard);
         heard.log.iter().filter_map(|event| event.name).collect()
@@ -262,7 +262,7 @@ pub struct RecordSnapshot {
 }
 
 impl RecordSnapshot {
-    /// The record of a call that runs, or has ended with an answer or with `error`.
+    /// Returns the record of a call that runs, or has ended with an answer or with `error`.
     pub fn of(observation: &Observation, error: Option<&ToolError>) -> Self {
         Self {
             sent: observation.sent(error),

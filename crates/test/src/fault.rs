@@ -60,7 +60,7 @@ pub struct FaultLayer {
 }
 
 impl FaultLayer {
-    /// A layer with these faults for all tools. Another seed is another run.
+    /// Makes a layer with these faults for all tools. Another seed is another run.
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self {
             seed,

@@ -109,7 +109,7 @@ impl Replay {
         })
     }
 
-    /// How many answers are left. 0 at the end of a test: all calls were made again.
+    /// Returns how many answers are left. 0 at the end of a test: all calls were made again.
     pub fn left(&self) -> usize {
         lock(&self.calls).values().map(|call| call.ends.len()).sum()
     }

@@ -42,7 +42,7 @@ struct List<Res> {
 }
 
 impl<Res> Script<Res> {
-    /// A tool that does this, in this order.
+    /// Makes a tool that does this, in this order.
     pub fn new(steps: impl IntoIterator<Item = Step<Res>>) -> Self {
         let list = List {
             steps: steps.into_iter().collect(),
@@ -54,7 +54,7 @@ impl<Res> Script<Res> {
         }
     }
 
-    /// A tool that does the same with each call.
+    /// Makes a tool that does the same with each call.
     pub fn always(step: Step<Res>) -> Self {
         Self::new([]).then(step)
     }
@@ -77,7 +77,7 @@ impl<Res> Script<Res> {
         lock(&self.list).steps.len()
     }
 
-    /// The calls that it got, each attempt one, in the order in which they came: the first
+    /// Returns the calls that it got, each attempt one, in the order in which they came: the first
     /// [`MAX_CALLS`](super::MAX_CALLS). They are whole: with their arguments and extensions, and
     /// what these keep alive, they are kept until the last clone of the script is dropped.
     pub fn calls(&self) -> Vec<ToolCall> {
@@ -91,23 +91,23 @@ impl<Res> Script<Res> {
         lock(&self.tally).calls.iter().map(|(_, at)| *at).collect()
     }
 
-    /// How many calls it got.
+    /// Returns how many calls it got.
     pub fn count(&self) -> u64 {
         lock(&self.tally).count
     }
 
-    /// How many response futures exist. A layer drops the tool's future with its answer, so that
-    /// this is 0 when no call runs.
+    /// Returns how many response futures exist. A layer drops the tool's future with its answer, so
+    /// that this is 0 when no call runs.
     pub fn in_flight(&self) -> usize {
         lock(&self.tally).in_flight
     }
 
-    /// The most response futures that there were at one time.
+    /// Returns the most response futures that there were at one time.
     pub fn most_in_flight(&self) -> usize {
         lock(&self.tally).most_in_flight
     }
 
-    /// How many response futures were dropped unfinished. One that panicked is not counted.
+    /// Returns how many response futures were dropped unfinished. One that panicked is not counted.
     pub fn cancelled(&self) -> u64 {
         lock(&self.tally).cancelled
     }

@@ -178,8 +178,8 @@ impl Turn {
         })
     }
 
-    /// The calls that can run, in the model's order, each with an id that no other call of the turn
-    /// has.
+    /// Returns the calls that can run, in the model's order, each with an id that no other call of
+    /// the turn has.
     pub fn calls(&self) -> impl Iterator<Item = ToolCall> {
         let runs = |slot: &&Slot| slot.error.is_none();
         self.slots.iter().filter(runs).map(|slot| slot.call.clone())
@@ -220,12 +220,12 @@ impl Turn {
         self.end == End::Paused
     }
 
-    /// The format in which the turn came, and in which it is answered.
+    /// Returns the format in which the turn came, and in which it is answered.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The answer to the model: for each call exactly one result, in the model's order, in
+    /// Returns the answer to the model: for each call exactly one result, in the model's order, in
     /// whichever order they are given.
     ///
     /// Each is the [text for the model](ToolResult::model_text), marked as an error unless the call

@@ -33,8 +33,8 @@ impl Reply {
         self.said.into_iter().chain(self.results)
     }
 
-    /// The ids of results that were not taken, as the turn has no such call, or has a result for it
-    /// already.
+    /// Returns the ids of results that were not taken, as the turn has no such call, or has a
+    /// result for it already.
     pub fn refused(&self) -> impl Iterator<Item = Option<&str>> {
         self.refused.iter().map(Option::as_deref)
     }

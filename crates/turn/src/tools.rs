@@ -20,7 +20,7 @@ pub struct ToolDefinition<'a> {
 }
 
 impl<'a> ToolDefinition<'a> {
-    /// A tool with the JSON Schema of its arguments, and no description.
+    /// Makes a tool with the JSON Schema of its arguments, and no description.
     pub fn new(name: &'a str, schema: &'a Map<String, Value>) -> Self {
         Self {
             name,
@@ -78,9 +78,9 @@ impl<'a> From<&'a rmcp::model::Tool> for ToolDefinition<'a> {
 }
 
 impl Format {
-    /// The tools of a request, under the names that [`Turn::with_names`](crate::Turn::with_names)
-    /// maps back: the value of its field `tools`, and of `toolConfig` in Bedrock's. Some providers
-    /// refuse an empty list: leave the field out then.
+    /// Returns the tools of a request, under the names that
+    /// [`Turn::with_names`](crate::Turn::with_names) maps back: the value of its field `tools`, and
+    /// of `toolConfig` in Bedrock's. Some providers refuse an empty list: leave the field out then.
     ///
     /// Of several tools with one name the first stays. A schema gets `type` and `properties` where
     /// it has none; otherwise it goes as it is: as `parametersJsonSchema` to Gemini, and not
@@ -170,7 +170,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of the tools that the model may call.
+    /// Returns the names of the tools that the model may call.
     pub fn new<N: AsRef<str>>(tools: impl IntoIterator<Item = N>) -> Self {
         let tools: Vec<N> = tools.into_iter().collect();
         let mut taken: HashSet<String> = HashSet::new();
@@ -193,7 +193,7 @@ impl Names {
         names
     }
 
-    /// The name under which the model knows a tool: for the list of tools in the request.
+    /// Returns the name under which the model knows a tool: for the list of tools in the request.
     pub fn to_model<'a>(&'a self, tool: &'a str) -> Cow<'a, str> {
         match self.to_model.get(tool) {
             Some(name) => Cow::Borrowed(name),
@@ -202,7 +202,7 @@ impl Names {
         }
     }
 
-    /// The tool of a name that the model used; an unknown name as it is.
+    /// Returns the tool of a name that the model used; an unknown name as it is.
     pub fn to_tool<'a>(&'a self, name: &'a str) -> &'a str {
         self.to_tool.get(name).map_or(name, String::as_str)
     }

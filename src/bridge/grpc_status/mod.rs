@@ -192,8 +192,8 @@ fn text(status: &Status) -> String {
     reason.unwrap_or_else(|| format!("gRPC {:?}: {}", status.code(), status.message()))
 }
 
-/// The error of a status from a peer that is trusted, such as a gateway or a mesh of one's own: it
-/// is also believed whether the tool ran, and its error is
+/// Returns the error of a status from a peer that is trusted, such as a gateway or your own mesh:
+/// it is also believed whether the tool ran, and its error is
 /// [reported](crate::Evidence::Reported).
 ///
 /// For tool services only, which get the status as the answer to the call itself. Any other status
@@ -359,8 +359,8 @@ fn pushback(headers: &HeaderMap) -> Option<Hint> {
     is_there.then(|| hint::from_grpc_pushback(value))
 }
 
-/// How long the client waits, as the request's `grpc-timeout` has it: at most eight digits and a
-/// unit.
+/// Returns how long the client waits, as the request's `grpc-timeout` has it: at most eight digits
+/// and a unit.
 ///
 /// ```
 /// use std::time::Duration;

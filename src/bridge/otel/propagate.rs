@@ -50,7 +50,7 @@ pub fn inject_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// The caller's span, as an MCP request's `_meta` names it.
+/// Returns the caller's span, as an MCP request's `_meta` names it.
 ///
 /// In the handler of an rmcp server that is `&cx.meta`. None if there is nothing, or nothing
 /// well-formed; a value of more than 8 KiB is ignored.
@@ -58,8 +58,8 @@ pub fn parent_from_meta(meta: &Map<String, Value>) -> Option<Context> {
     extract(|field| meta.get(field)?.as_str().map(Cow::Borrowed))
 }
 
-/// The caller's span, as the headers of an HTTP request name it, or the metadata of a gRPC request
-/// (`request.metadata().as_ref()`).
+/// Returns the caller's span, as the headers of an HTTP request name it, or the metadata of a gRPC
+/// request (`request.metadata().as_ref()`).
 ///
 /// None by the same rules. A `traceparent` that comes twice is malformed.
 pub fn parent_from_headers(headers: &HeaderMap) -> Option<Context> {

@@ -205,7 +205,8 @@ impl Routes {
         Ok(self)
     }
 
-    /// The plain endpoints alone: `/tools/{tool}/call` and `/servers/{server}/tools/{tool}/call`.
+    /// Returns the plain endpoints alone: `/tools/{tool}/call` and
+    /// `/servers/{server}/tools/{tool}/call`.
     pub fn plain(&self) -> Router {
         Router::new()
             .route("/tools/{tool}/call", post(call).fallback(no_post))
@@ -216,7 +217,7 @@ impl Routes {
             .with_state(self.clone())
     }
 
-    /// The JSON-RPC endpoint alone: `/rpc`.
+    /// Returns the JSON-RPC endpoint alone: `/rpc`.
     pub fn rpc(&self) -> Router {
         Router::new()
             .route("/rpc", post(rpc::answer).fallback(rpc::no_post))

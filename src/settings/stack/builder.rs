@@ -307,7 +307,7 @@ fn names_of(layer: &dyn Any) -> ToolNames {
 }
 
 impl<C: Clone, O> StackBuilder<C, O> {
-    /// The layer.
+    /// Returns the layer.
     ///
     /// # Errors
     ///

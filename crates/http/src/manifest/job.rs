@@ -244,7 +244,7 @@ impl ToolManifest {
         Ok(names)
     }
 
-    /// The layer that waits for its jobs: `None` unless its mode is `async_poll`. For
+    /// Returns the layer that waits for its jobs: `None` unless its mode is `async_poll`. For
     /// `ServiceBuilder::option_layer`, above the layers for single requests.
     ///
     /// # Errors

@@ -111,7 +111,7 @@ impl ToolManifest {
         self
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn name(&self) -> &str {
         &self.file.name
     }
@@ -121,7 +121,7 @@ impl ToolManifest {
         self.file.description.as_deref()
     }
 
-    /// The JSON Schema of the arguments.
+    /// Returns the JSON Schema of the arguments.
     pub fn input_schema(&self) -> Option<&Value> {
         self.file.input_schema.as_ref()
     }
@@ -131,7 +131,7 @@ impl ToolManifest {
         self.file.execution_profile.required_audience.as_deref()
     }
 
-    /// The scopes that the tool's token has to have.
+    /// Returns the scopes that the tool's token has to have.
     pub fn required_scopes(&self) -> &[String] {
         let scopes = self.file.execution_profile.required_scopes.as_deref();
         scopes.unwrap_or_default()
@@ -152,7 +152,7 @@ impl ToolManifest {
         }
     }
 
-    /// The tool that sends its requests.
+    /// Returns the tool that sends its requests.
     ///
     /// # Errors
     ///
@@ -251,10 +251,10 @@ impl ToolManifest {
         fields.into_texts(str::to_ascii_lowercase).map_err(refuse)
     }
 
-    /// The tool's definition, for a list of MCP: its schema, and by `replay_safe` or its method
-    /// whether it only reads (GET, HEAD, OPTIONS) or may be repeated (PUT, DELETE). A job that was
-    /// started twice runs twice, whatever the method. A schema that does not say of which draft it
-    /// is gets the `$schema` of draft 7, as MCP's default is another one.
+    /// Returns the tool's definition, for a list of MCP: its schema, and by `replay_safe` or its
+    /// method whether it only reads (GET, HEAD, OPTIONS) or may be repeated (PUT, DELETE). A job
+    /// that was started twice runs twice, whatever the method. A schema that does not say of which
+    /// draft it is gets the `$schema` of draft 7, as MCP's default is another one.
     #[cfg(feature = "mcp")]
     pub fn definition(&self) -> rmcp::model::Tool {
         use rmcp::model::{Tool, ToolAnnotations};

@@ -210,7 +210,7 @@ pub(super) struct Settings {
 }
 
 impl GatewayHandler {
-    /// A server of a stack that may fail, and of the tools that `tools` lists, for example a
+    /// Makes a server of a stack that may fail, and of the tools that `tools` lists, for example a
     /// [`Router`](tower_toolcall::router::Router): it is asked for each list, so it may answer
     /// differently each time.
     ///
@@ -366,7 +366,7 @@ impl GatewayHandler {
         }
     }
 
-    /// The stack as clients of this server reach it, for other ways in, such as
+    /// Returns the stack as clients of this server reach it, for other ways in, such as
     /// `tower_toolcall::serve::Routes`: calls through it count as those of MCP
     /// clients do. They are refused once the server closes, waited for, and cut short.
     pub fn stack(
@@ -386,7 +386,7 @@ impl GatewayHandler {
         })
     }
 
-    /// How many calls run, of all sessions and through [`stack`](Self::stack).
+    /// Returns how many calls run, of all sessions and through [`stack`](Self::stack).
     pub fn in_flight(&self) -> usize {
         self.drain.running()
     }

@@ -164,7 +164,7 @@ impl McpSessions {
         self
     }
 
-    /// How many sessions there are.
+    /// Returns how many sessions there are.
     pub fn count(&self) -> usize {
         lock(&self.table).sessions.len()
     }

@@ -226,8 +226,8 @@ impl McpReconnect {
         self.current().is_some()
     }
 
-    /// The service of the connection that there is now. It does not keep the connection up, nor
-    /// does it find another one.
+    /// Returns the service of the connection that there is now. It does not keep the connection up,
+    /// nor does it find another one.
     pub fn service(&self) -> Option<McpService> {
         self.current().map(|live| live.service().clone())
     }
