@@ -184,7 +184,7 @@ impl<S> Parallel<S>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
+    /// Makes a plan for a stack, or a bare tool: each answer and each error becomes a result.
     ///
     /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and
     /// does not compile here.
@@ -243,7 +243,7 @@ impl<S> Sequence<S>
 where
     S: Service<ToolCall, Error: Into<ToolError>> + Clone,
 {
-    /// Calls of a stack, or of a bare tool: each answer and each error becomes a result.
+    /// Makes a plan for a stack, or a bare tool: each answer and each error becomes a result.
     ///
     /// A stack with a [`ToolResultLayer`](crate::result::ToolResultLayer) makes results itself and
     /// does not compile here.

@@ -116,7 +116,7 @@ impl Record {
         drop(self.put(|rare| rare.job.replace(job)));
     }
 
-    /// The job is over, or was cancelled.
+    /// Forgets a job that is over, or was cancelled.
     pub fn clear_job(&self, job: &JobRef) {
         // Unless there is another one by now.
         drop(self.put(|rare| rare.job.take_if(|(_, current)| current == job)));

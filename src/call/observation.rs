@@ -261,7 +261,7 @@ impl Observation {
         self.record().dispatched.load(Relaxed)
     }
 
-    /// Time spent waiting for backoffs and cooldowns.
+    /// Returns the time spent waiting for backoffs and cooldowns.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.record().waited_nanos.load(Relaxed))
     }

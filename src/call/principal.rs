@@ -121,7 +121,7 @@ impl VerifiedCaller {
         self.has_bearer_token
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -416,8 +416,8 @@ impl ToolError {
         self.0.retry_after
     }
 
-    /// [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least 1 and
-    /// at most 31 days, the longest period of a quota. Texts for users and models say no more
+    /// Returns [`retry_after`](Self::retry_after) for a header: whole seconds, rounded up, at least
+    /// 1 and at most 31 days, the longest period of a quota. Texts for users and models say no more
     /// either.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let delay = self.0.retry_after?.min(MAX_RETRY_AFTER);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct ServerUrl(String);
 
 impl ServerUrl {
-    /// All of it.
+    /// Returns the whole URL.
     pub fn expose(&self) -> &str {
         &self.0
     }

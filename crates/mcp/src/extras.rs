@@ -57,7 +57,7 @@ struct Inner {
 }
 
 impl McpExtras {
-    /// Without any of them.
+    /// Makes a value without any of them.
     pub fn new() -> Self {
         Self::default()
     }

@@ -244,7 +244,7 @@ impl McpNotifications {
         self
     }
 
-    /// For [`McpService::with_progress`](super::McpService::with_progress).
+    /// Returns the progress, for [`McpService::with_progress`](super::McpService::with_progress).
     pub fn progress(&self) -> &McpProgress {
         &self.progress
     }

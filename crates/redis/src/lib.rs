@@ -138,7 +138,7 @@ pub struct SharedState<S> {
 }
 
 impl<S: Store> SharedState<S> {
-    /// Over this store, with no layers yet.
+    /// Makes a shared state over this store, with no layers yet.
     pub fn new(store: S) -> Self {
         Self {
             store,

@@ -190,7 +190,7 @@ enum Happens {
 }
 
 impl Faults {
-    /// No faults.
+    /// Makes a set without faults.
     pub fn new() -> Self {
         Self::default()
     }

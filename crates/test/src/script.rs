@@ -86,7 +86,7 @@ impl<Res> Script<Res> {
         calls.map(|(call, _)| ToolCall::clone(call)).collect()
     }
 
-    /// When they came.
+    /// Returns the times at which the calls came.
     pub fn times(&self) -> Vec<Instant> {
         lock(&self.tally).calls.iter().map(|(_, at)| *at).collect()
     }

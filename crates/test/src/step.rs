@@ -104,7 +104,7 @@ impl<Res> Step<Res> {
         Self::new(Act::Of(Arc::new(answer)))
     }
 
-    /// Never answers.
+    /// Makes a step that never answers.
     pub fn hang() -> Self {
         Self::new(Act::Hang)
     }

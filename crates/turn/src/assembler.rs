@@ -60,7 +60,7 @@ struct Block {
 }
 
 impl Assembler {
-    /// For streams of this format.
+    /// Makes an assembler for streams of this format.
     pub fn new(format: Format) -> Self {
         Self {
             format,

@@ -28,7 +28,7 @@ impl Reply {
         &self.results
     }
 
-    /// Both, in the order in which they are appended to the conversation.
+    /// Returns both, in the order in which they are appended to the conversation.
     pub fn into_messages(self) -> impl Iterator<Item = Value> {
         self.said.into_iter().chain(self.results)
     }

@@ -160,7 +160,7 @@ impl Adds for Langfuse {
 pub struct UserId(Arc<str>);
 
 impl UserId {
-    /// This id.
+    /// Makes an id of a user.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }

@@ -224,7 +224,7 @@ impl Routes {
             .with_state(self.clone())
     }
 
-    /// All of them.
+    /// Returns all endpoints.
     pub fn into_router(self) -> Router {
         self.plain().merge(self.rpc())
     }

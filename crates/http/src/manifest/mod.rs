@@ -126,7 +126,7 @@ impl ToolManifest {
         self.file.input_schema.as_ref()
     }
 
-    /// For whom the tool's token has to be.
+    /// Returns the audience that the tool's token must have.
     pub fn required_audience(&self) -> Option<&str> {
         self.file.execution_profile.required_audience.as_deref()
     }
@@ -137,7 +137,7 @@ impl ToolManifest {
         scopes.unwrap_or_default()
     }
 
-    /// Where it came from.
+    /// Returns the place that the manifest came from.
     pub fn source_path(&self) -> Option<&str> {
         let of_profile = self.file.execution_profile.source_path.as_deref();
         self.file.source_path.as_deref().or(of_profile)

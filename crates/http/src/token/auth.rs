@@ -41,24 +41,24 @@ pub enum ClientAuth {
 }
 
 impl ClientAuth {
-    /// With a password in a header: the usual way.
+    /// Sends a password in a header: the usual way.
     pub fn basic(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         let (id, secret) = (id.into(), secret.into());
         Self::Basic { id, secret }
     }
 
-    /// With a password in the body.
+    /// Sends a password in the body.
     pub fn post(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         let (id, secret) = (id.into(), secret.into());
         Self::Post { id, secret }
     }
 
-    /// Without a password.
+    /// Sends no password.
     pub fn public(id: impl Into<String>) -> Self {
         Self::Public { id: id.into() }
     }
 
-    /// With a JWT, which a crate for JWTs makes: see [`Assertion`].
+    /// Sends a JWT, which a crate for JWTs makes: see [`Assertion`].
     pub fn assertion(id: impl Into<String>, sign: impl Assertion + 'static) -> Self {
         let sign = Signer(Arc::new(sign));
         Self::Assertion {

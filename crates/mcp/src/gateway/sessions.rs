@@ -141,7 +141,7 @@ impl Drop for Open {
 }
 
 impl McpSessions {
-    /// At most `max` sessions at a time. [`Default`] has 1,000.
+    /// Allows at most `max` sessions at a time. [`Default`] has 1,000.
     ///
     /// # Errors
     ///
