@@ -50,7 +50,7 @@
 //!
 //! let agent = DeadlineLayer::new(Duration::from_secs(50));
 //! let tools = DeadlineLayer::new(Duration::from_secs(15)).with_reserve(Duration::from_secs(1));
-//! let tool = DeadlineLayer::inherited(); // no budget of its own: enforces what is set outside
+//! let tool = DeadlineLayer::inherited(); // no own budget: enforces the deadline of the call
 //! ```
 //!
 //! # Errors

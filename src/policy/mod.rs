@@ -78,7 +78,7 @@
 //!     )
 //!     .rule(Rule::allow("*").read_only())
 //!     .deny_by_default()
-//!     // Of MCP servers: a `Catalog`, or `McpTools`, whose annotations are trusted.
+//!     // Of MCP servers: a `Catalog` or `McpTools` with trusted annotations.
 //!     .with_annotations(|call: &ToolCall| match call.tool() {
 //!         "search" => Some(Annotations::default().with_read_only(true)),
 //!         _ => None,

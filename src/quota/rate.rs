@@ -17,7 +17,7 @@ const MIN_INTERVAL: Duration = Duration::from_micros(1);
 /// use tower_toolcall::quota::Quota;
 ///
 /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-/// let bursty = Quota::per_minute(60)?; // 60 at once, then one per second
+/// let bursty = Quota::per_minute(60)?; // 60 together, then one per second
 /// let smooth = Quota::per_minute(60)?.with_burst(1)?; // one per second
 /// assert_eq!((bursty.burst(), smooth.burst()), (60, 1));
 /// assert!(Quota::per_minute(0).is_err());

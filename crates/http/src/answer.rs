@@ -299,10 +299,9 @@ impl fmt::Display for Refused {
 
 impl StdError for Refused {}
 
-/// Classifies answers of HTTP endpoints: errors as [`ByError`] does, and a success that has used up
-/// what the server grants (`RateLimit`, `X-RateLimit-Remaining` and the like) closes the gate of a
-/// [rate-limit layer](tower_toolcall::rate_limit::RateLimitBackoffLayer) until there is quota
-/// again.
+/// Classifies answers of HTTP endpoints. Errors are classified as by [`ByError`]. A success that
+/// has used up the server's limit (`RateLimit`, `X-RateLimit-Remaining` and the like) begins a
+/// cooldown of a [rate-limit layer](tower_toolcall::rate_limit::RateLimitBackoffLayer).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HttpClassifier;

@@ -3,8 +3,8 @@
 //!
 //! A [`Turn`] is read from the JSON of a response, whichever client fetched it, or put together
 //! from a stream by an [`Assembler`]. Its answer has **exactly one result for each call**, in the
-//! model's order, whatever failed, was refused, was cancelled or had arguments that are no JSON:
-//! else the provider answers 400, and so it does to each later request of the conversation.
+//! model's order, whatever failed, was refused, was cancelled or had arguments that are not JSON.
+//! Otherwise the provider answers 400, to this and each later request of the conversation.
 //!
 //! # Example
 //!
@@ -98,7 +98,7 @@
 //! [`with_trace_id`](Turn::with_trace_id) put their ids on all calls of the turn,
 //! [`map_calls`](Turn::map_calls) whatever else they need: a subject's token, for example.
 //!
-//! To do something between, run [`Turn::calls`] in any way, and give the
+//! To act between these steps, run [`Turn::calls`] in any way, and give the
 //! [`ToolResult`](tower_toolcall::ToolResult)s to [`Turn::answer`] in any order.
 //!
 //! # Formats

@@ -12,7 +12,7 @@
 //! use tower::{Service, ServiceExt};
 //! use tower_toolcall::{ToolCall, ToolError};
 //!
-//! /// A method of a service; `stack` is a clone of the one that all methods share.
+//! /// A method of a service; `stack` is a clone that shares state with the others.
 //! async fn call<S>(stack: S, request: Request<String>) -> Result<Response<String>, Status>
 //! where
 //!     S: Service<ToolCall, Response = String, Error = ToolError>,

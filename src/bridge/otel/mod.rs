@@ -60,7 +60,7 @@
 //!         .with_resource(Resource::builder().with_service_name("my-agent").build())
 //!         .build();
 //!
-//!     // What becomes a span: not rmcp's own, whose events tell errors
+//!     // The spans: not rmcp's own, which have errors
 //!     // as they are, secrets included.
 //!     let filter =
 //!         Targets::new().with_default(LevelFilter::INFO).with_target("rmcp", LevelFilter::OFF);
@@ -78,7 +78,7 @@
 //!         .service(service_fn(|_: ToolCall| async { Ok::<_, AnyError>("sunny") }));
 //!     # let _ = stack;
 //!
-//!     // At the end: what is not sent yet. It blocks, so not on a thread of the runtime.
+//!     // Sends the rest at the end. It blocks, so not on a thread of the runtime.
 //!     tokio::task::spawn_blocking(move || provider.shutdown()).await??;
 //!     Ok(())
 //! }
@@ -196,7 +196,7 @@
 //!     async { /* work */ }.instrument(span).await
 //! }
 //!
-//! /// In a gateway, whose span of the call is the next one in the trace.
+//! /// In a gateway. Its span of the call is the next one in the trace.
 //! fn call(tool: &str, headers: &http::HeaderMap) -> ToolCall {
 //!     let call = ToolCall::new(tool);
 //!     match otel::parent_from_headers(headers) {

@@ -142,7 +142,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// - **its extensions, over HTTP**: what
 ///   [`with_request_extensions`](ToolCall::with_request_extensions) takes up: a verified caller,
 ///   the peer's address
-/// - `_meta.traceparent` (feature `otel`): the parent of the call's span; it beats the header
+/// - `_meta.traceparent` (feature `otel`): the parent of the call's span, before the header
 /// - `_meta.progressToken`: the progress of an `McpService` [with
 ///   progress](crate::McpService::with_progress) reaches the client under this token: the newest,
 ///   growing, at most ten times a second, and nothing after the answer
