@@ -15,7 +15,7 @@ impl Status {
     }
 }
 
-/// Tells how the exchange with the other processes goes. Cheap to clone.
+/// Reports how the exchange with the other processes goes. Cheap to clone.
 #[derive(Clone)]
 pub struct SharedHandle(pub(super) Arc<Status>);
 

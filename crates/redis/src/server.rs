@@ -131,8 +131,8 @@ impl RedisStore {
         })
     }
 
-    /// Sets the namespace: what processes with the same one tell each other is not known to those
-    /// of another. Default: `default`.
+    /// Sets the namespace. Processes share states only with those of the same namespace. Default:
+    /// `default`.
     ///
     /// # Errors
     ///

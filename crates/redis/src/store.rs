@@ -7,7 +7,7 @@ use tower_toolcall::AnyError;
 /// The most entries of one [`Exchange`], and the most [records](News::records) of one answer.
 pub const MAX_ENTRIES: usize = 256;
 
-/// The longest key, in bytes; longer ones are neither told nor taken over.
+/// The longest key, in bytes; longer ones are not shared.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// The longest value, in bytes.
