@@ -30,9 +30,9 @@ impl ToolCall {
 
     /// Returns one key for all attempts at this call, and another for each other call.
     ///
-    /// For leaves, to send along, so that a server can tell a repetition from a new call. `None`
-    /// unless a [`RetryLayer`](crate::retry::RetryLayer) above may repeat it; tower's retry layer
-    /// cannot give one.
+    /// A tool service sends it, so that a server can distinguish a repetition from a new call.
+    /// `None` unless an outer [`RetryLayer`](crate::retry::RetryLayer) may repeat the call; tower's
+    /// retry layer sets none.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
         self.has(KEYED)
             .then(|| self.data.ident.record.idempotency_key(self.recording))

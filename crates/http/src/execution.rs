@@ -62,7 +62,7 @@ pub struct ExecutionResult {
     pub execution_time_ms: u64,
     /// The status of the upstream's last answer, if there was one.
     pub upstream_status: Option<u16>,
-    /// Whatever else is told: the headers that the tool keeps.
+    /// The headers that the tool keeps.
     pub metadata: Map<String, Value>,
 }
 

@@ -211,7 +211,7 @@ impl HttpJob {
         Ok(self.edit(|job| job.result = Some(path)))
     }
 
-    /// Sets where in the answer of a failed job the reason stands. Default: none is told.
+    /// Sets where in the answer of a failed job the reason stands. Default: no reason.
     ///
     /// # Errors
     ///

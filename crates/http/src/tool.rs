@@ -344,8 +344,7 @@ impl HttpTool {
         self
     }
 
-    /// Returns the replay safety of calls. A tool service cannot tell outer layers: say it to them,
-    /// by
+    /// Returns the replay safety of calls. Outer layers do not see it: declare it to them by
     /// [`RetryPolicy::with_replay_safety`](tower_toolcall::retry::RetryPolicy::with_replay_safety)
     /// or an [`Identity`](tower_toolcall::Identity).
     pub fn replay_safety(&self) -> ReplaySafety {

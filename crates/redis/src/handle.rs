@@ -45,7 +45,7 @@ pub struct SharedSnapshot {
     pub told_total: u64,
     /// Changes taken over from other processes, even if a breaker was in that state already.
     pub adopted_total: u64,
-    /// Changes that were not told or taken over: those of more than 10,000 keys, those of layers
+    /// Changes that were not shared or taken over: those of more than 10,000 keys, those of layers
     /// with another name, those that are not in our format, those for which the store has no room.
     pub dropped_total: u64,
     /// Exchanges that failed.

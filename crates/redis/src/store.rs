@@ -21,7 +21,8 @@ pub const MAX_STEP: u64 = 1 << 32;
 /// only.
 ///
 /// A store decides nothing else: the meaning of registers is the same for every store. A store may
-/// lose everything: processes go on alone, and tell a [new store](News::store) what still holds.
+/// lose everything: processes continue alone, and write to a [new store](News::store) what still
+/// holds.
 pub trait Store: Send {
     /// Writes entries, and reads new ones, as one step: a process that reads `seq` has read all
     /// entries up to it.

@@ -44,7 +44,7 @@ use crate::{
 /// The longest answer, in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// How much of a description of an error is told, in characters.
+/// The most characters of an error's description that are shown.
 const MAX_DESCRIPTION: usize = 200;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";

@@ -455,8 +455,8 @@ pub trait ListTools: Send + Sync + 'static {
         self.list().into_iter().find(|tool| tool.name == name)
     }
 
-    /// The identity of the tool that a call names, as [`Resolve::resolve`] has it. Where it is left
-    /// out the list cannot tell: calls go on under the client's names, without a server.
+    /// Resolves the identity of the tool that a call names, as [`Resolve::resolve`] does. By
+    /// default the list resolves nothing: calls pass under the client's names, without a server.
     ///
     /// # Errors
     ///
