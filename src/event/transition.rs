@@ -116,7 +116,7 @@ pub struct Transition {
     pub from: BreakerState,
     /// The new state.
     pub to: BreakerState,
-    /// Why.
+    /// The cause.
     pub reason: TransitionReason,
     /// The number of the new state. It grows with each transition of the breaker.
     pub generation: u32,

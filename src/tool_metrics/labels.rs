@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{call::CallInfo, text::Short};
 
-/// The label of what has no row of its own.
+/// The label of all names without a row.
 pub const OTHER: &str = "_other";
 
 /// A server and a tool as labels: at most 67 characters each, redacted.

@@ -77,11 +77,11 @@
 //!
 //! The line has the tool, how the call ended, its duration, its attempts, the code, and as much of
 //! the server and of the error's text as there is room for. A text that is too long lacks its
-//! middle, so that the cause at its end stays readable. All other fields of events, and those of
-//! spans, which a text log repeats with each event, are recorded where a subscriber listens to the
-//! target [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. They have their fields
-//! also beside OpenTelemetry's layer (feature `otel`), and if
-//! [`with_span_fields`](TraceLayer::with_span_fields) says so.
+//! middle, so that the cause at its end stays readable. All other fields of events and
+//! spans are recorded if a subscriber listens to the target
+//! [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. A text log would repeat their
+//! fields with each event, so they have them only with OpenTelemetry's layer (feature `otel`), or
+//! if [configured](TraceLayer::with_span_fields).
 //!
 //! This crate does not redact the logs of other crates: rmcp prints whole messages and errors. With
 //! `tracing-subscriber`:

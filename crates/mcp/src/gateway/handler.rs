@@ -31,7 +31,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// A client's `tools/call` becomes a [`ToolCall`]; the answer of the stack goes back unchanged,
 /// also with `isError: true`. With a [`Router`](tower_toolcall::router::Router) over
-/// [`McpService`](crate::McpService)s innermost, it is a gateway to other servers.
+/// [`McpService`](crate::McpService)s innermost, it is a gateway to other servers. For one server
+/// the list of tools is [`McpServer::tools`](crate::McpServer::tools):
+/// `GatewayHandler::new(stack, server.tools().clone())`.
 ///
 /// # Example
 ///
