@@ -80,8 +80,8 @@
 //! middle, so that the cause at its end stays readable. All other fields of events and
 //! spans are recorded if a subscriber listens to the target
 //! [`tower_toolcall`](crate::event::TARGET) at DEBUG. Spans are INFO. A text log would repeat their
-//! fields with each event, so they have them only with OpenTelemetry's layer (feature `otel`), or
-//! if [configured](TraceLayer::with_span_fields).
+//! fields with each event, so without DEBUG they have them only with OpenTelemetry's layer (feature
+//! `otel`), or if [configured](TraceLayer::with_span_fields).
 //!
 //! This crate does not redact the logs of other crates: rmcp prints whole messages and errors. With
 //! `tracing-subscriber`:
