@@ -29,17 +29,17 @@ pub(super) static TRIGGERS: Words = Words::new(|| {
 /// The properties of a run that say which rules may find a secret there, a bit each.
 pub(crate) type Signs = u16;
 
-/// It may hold the name of a secret.
+/// The run may hold the name of a secret.
 pub(crate) const NAMED: Signs = 1 << 0;
-/// It is one of [`TRIGGERS`].
+/// The run is one of [`TRIGGERS`].
 pub(crate) const WORD: Signs = 1 << 1;
 /// A vendor's token may begin in it.
 pub(crate) const TOKEN: Signs = 1 << 2;
-/// It is [`LONG`].
+/// The run is [`LONG`].
 pub(crate) const KEY: Signs = 1 << 3;
-/// It has a slash.
+/// The run has a slash.
 pub(crate) const PATH: Signs = 1 << 4;
-/// It begins or ends with a dash, or begins with a plus.
+/// The run begins or ends with a dash, or begins with a plus.
 pub(crate) const DASH: Signs = 1 << 5;
 /// A colon and no blank follow it.
 pub(crate) const COLON: Signs = 1 << 6;
