@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{process::Command, time::sleep};
-use tower_toolcall::{ConfigError, redact::redact_text, validate::Schemas};
+use tower_toolcall::{ConfigError, event::shown_text, validate::Schemas};
 use tower_toolcall_mcp::McpServer;
 use tracing::info;
 
@@ -26,9 +26,7 @@ const MAX_LINE: u64 = 4 << 10;
 /// Returns a server that `McpServer::connect` starts, or the first call. The schemas of its tools
 /// are kept in `schemas`.
 pub(crate) fn upstream(server: Server, schemas: &Schemas) -> Result<McpServer, ConfigError> {
-    let Server { name, program } = server;
-    let shown = Arc::clone(&name);
-    McpServer::spawn(name, move || program.command(&shown))
+    McpServer::spawn(Arc::clone(&server.name), move || server.command())
         // The program started the server, so its annotations are believed, replay safety included.
         .trust_annotations()
         .with_schemas(schemas)
@@ -44,42 +42,72 @@ pub(crate) async fn connect(server: McpServer) {
 }
 
 /// Logs what a server writes to its stderr, until the end of all processes that have it.
+#[expect(clippy::disallowed_methods, reason = "it blocks its own thread")]
 fn log(server: &str, stderr: PipeReader) {
     let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
     while let Ok(1..) = stderr.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
-        info!("{server}: {}", redact_text(text.trim_end()));
+        info!("{server}: {}", shown_text(text.trim_end(), usize::MAX));
         line.clear();
+        // A server that writes without end must not crowd out the lines of others.
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A server's name, and the command that starts it.
+/// A server's name, and the command that starts it: a program and its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) name: Arc<str>,
-    pub(crate) program: Program,
-}
-
-/// A command line.
-#[derive(Clone, Debug)]
-pub(crate) struct Program {
-    pub(crate) file: OsString,
-    pub(crate) arguments: Vec<OsString>,
-    pub(crate) environment: Vec<(&'static str, OsString)>,
+    pub(crate) words: Vec<OsString>,
 }
 
 impl Server {
-    /// Returns those that `tests/run` installs.
+    /// Returns npm's `@modelcontextprotocol/server-everything` and PyPI's `mcp-server-time`, as
+    /// `tests/run` installs them.
     pub(crate) fn installed() -> anyhow::Result<Vec<Self>> {
+        let script = installed(
+            "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js",
+        )?;
+        let mut packages = OsString::from("PYTHONPATH=");
+        packages.push(installed("mcp-servers-python")?);
+        let time = [
+            "python3",
+            "-m",
+            "mcp_server_time",
+            "--local-timezone",
+            "UTC",
+        ];
+        let time = ["env".into(), packages]
+            .into_iter()
+            .chain(time.map(Into::into));
         Ok(vec![
-            Self::new("everything", Program::everything()?),
-            Self::new("time", Program::time()?),
+            Self::new("everything", ["node".into(), script.into(), "stdio".into()]),
+            Self::new("time", time),
         ])
     }
 
-    pub(crate) fn new(name: &str, program: Program) -> Self {
-        let name = name.into();
-        Self { name, program }
+    fn new(name: &str, words: impl IntoIterator<Item = OsString>) -> Self {
+        Self {
+            name: name.into(),
+            words: words.into_iter().collect(),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        // One that is at work when the program ends would work on.
+        command.kill_on_drop(true);
+        // A server that writes to our stderr waits for its reader.
+        command.stderr(match io::pipe() {
+            Ok((stderr, writer)) => {
+                let server = Arc::clone(&self.name);
+                thread::spawn(move || log(&server, stderr));
+                writer.into()
+            }
+            Err(_) => Stdio::null(),
+        });
+        command
     }
 }
 
@@ -99,58 +127,12 @@ impl FromStr for Server {
         // `shlex` reads comments, and no argument has a NUL.
         let words = shlex::split(&command.replace('#', "\0"));
         let words = words.ok_or("COMMAND has a quote that does not end")?;
-        let mut words = words.iter().map(|it| OsString::from(it.replace('\0', "#")));
-        let file = words.next().filter(|file| !file.is_empty());
-        Ok(Self::new(
-            name,
-            Program {
-                file: file.ok_or("COMMAND names no program")?,
-                arguments: words.collect(),
-                environment: Vec::new(),
-            },
-        ))
-    }
-}
-
-impl Program {
-    fn command(&self, server: &Arc<str>) -> Command {
-        let mut command = Command::new(&self.file);
-        command.args(&self.arguments);
-        command.envs(self.environment.iter().cloned());
-        // One that is at work when the program ends would work on.
-        command.kill_on_drop(true);
-        // A server that writes to our stderr waits for its reader.
-        command.stderr(match io::pipe() {
-            Ok((stderr, writer)) => {
-                let server = Arc::clone(server);
-                thread::spawn(move || log(&server, stderr));
-                writer.into()
-            }
-            Err(_) => Stdio::null(),
-        });
-        command
-    }
-
-    /// npm's `@modelcontextprotocol/server-everything`.
-    pub(crate) fn everything() -> anyhow::Result<Self> {
-        let script = installed(
-            "mcp-servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js",
-        )?;
-        Ok(Self {
-            file: "node".into(),
-            arguments: vec![script.into(), "stdio".into()],
-            environment: Vec::new(),
-        })
-    }
-
-    /// PyPI's `mcp-server-time`.
-    pub(crate) fn time() -> anyhow::Result<Self> {
-        let arguments = ["-m", "mcp_server_time", "--local-timezone", "UTC"];
-        Ok(Self {
-            file: "python3".into(),
-            arguments: arguments.map(OsString::from).into(),
-            environment: vec![("PYTHONPATH", installed("mcp-servers-python")?.into())],
-        })
+        let words = words.iter().map(|word| word.replace('\0', "#").into());
+        let server = Self::new(name, words);
+        match server.words.first().is_none_or(|file| file.is_empty()) {
+            true => Err("COMMAND names no program"),
+            false => Ok(server),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A hostile server: garbage, lines of 100 MiB, answers twice or without a question, halves of
 //! messages, nothing.
 
-use std::{ffi::OsString, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::{
@@ -13,7 +13,7 @@ use crate::{
     gateway::Gateway,
     kill::{at_rest, at_rest_with, settings},
     kit::{LIMIT, Running, alone, rpc},
-    upstream::{Program, Server},
+    upstream::Server,
 };
 
 /// What the server does with a call.
@@ -37,15 +37,6 @@ const WAYS: [&str; 13] = [
 const ENDS: [&str; 5] = ["half", "half_silence", "deaf", "mute", "dies"];
 
 const CALLERS: u64 = 8;
-
-fn hostile() -> Program {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/hostile.py");
-    Program {
-        file: "python3".into(),
-        arguments: vec![OsString::from(script)],
-        environment: Vec::new(),
-    }
-}
 
 /// One answer to a call: a result, or an error of one code.
 async fn answer(url: &str, id: u64, tool: &str, arguments: &Value) -> Result<Value, String> {
@@ -155,7 +146,8 @@ async fn a_server_may_send_whatever_it_likes() {
     settings.circuit_breaker.enabled = false;
     settings.health.refusal = false;
     let mut servers = Server::installed().unwrap();
-    servers[0].program = hostile();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/hostile.py");
+    servers[0].words = vec!["python3".into(), script.into()];
     let gateway = Gateway::of(settings, servers, true).await;
     let gateway = Running::serve(gateway.unwrap()).await;
     // Everything has been there once.

@@ -17,7 +17,7 @@ use crate::{
     gateway::Gateway,
     kit::{LIMIT, Running, alone, beside, in_use, rpc},
     options::Options,
-    upstream::{Program, Server},
+    upstream::Server,
     wire::{call, session},
 };
 
@@ -260,13 +260,10 @@ async fn a_server_may_come_late() {
     let _beside = beside().await;
     let flag = std::env::temp_dir().join(format!("gateway-late-{}", std::process::id()));
     let _ = fs::remove_file(&flag);
-    let mut program = Program::everything().unwrap();
-    let script = OsString::from("test -e \"$0\" && exec node \"$@\"");
-    let arguments = ["-c".into(), script, flag.clone().into_os_string()];
-    program.file = "sh".into();
-    program.arguments.splice(0..0, arguments);
+    let script = OsString::from("test -e \"$0\" && exec \"$@\"");
+    let late = ["sh".into(), "-c".into(), script, flag.clone().into()];
     let mut servers = Server::installed().unwrap();
-    servers[0].program = program;
+    servers[0].words.splice(0..0, late);
     let gateway = Gateway::of(Settings::gateway(), servers, true).await;
     let gateway = Running::with_any(gateway.unwrap()).await;
     let since = Instant::now();

@@ -184,7 +184,7 @@ async fn a_server_whose_program_is_missing_is_named_in_the_log() {
 async fn what_servers_write_to_stderr_is_in_the_log_without_secrets() {
     let _beside = beside().await;
     let secret = "sk-live-51Habcdefghijklmnopqrstuv";
-    let fails = format!("fails=sh -c 'echo no database with {secret} >&2; exit 3'");
+    let fails = format!("fails=sh -c 'printf \"no\\rdatabase with {secret}\" >&2; exit 3'");
     let long = "long=sh -c 'yes word | head -c 5000 | tr \"\\n\" \" \" >&2; exit 3'";
     let mut program = Program::start(&[&fails]);
     assert!(!program.line("fails: no database").await.contains(secret));
