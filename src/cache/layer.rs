@@ -129,7 +129,7 @@ crate::text::debug_fields! { {C} |this| CacheLayer<C> { counts: this.handle().co
 /// The settings of a [`CacheLayer`].
 pub type CacheBuilder<C = ByError> = StoreBuilder<CacheRules<C>>;
 
-/// The tools of a [`CacheLayer`], and what it takes for a success. See [`CacheBuilder`].
+/// The tools of a [`CacheLayer`], and its classifier of successes. See [`CacheBuilder`].
 #[derive(Clone)]
 pub struct CacheRules<C = ByError> {
     tools: PerTool<Tool>,

@@ -11,9 +11,9 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// A token or a password: never printed, never serialised, wiped when the last clone of it is
 /// dropped.
 ///
-/// What it was made of is wiped if it was a `String`; a `&str` is the caller's to wipe. Whatever
-/// [`expose`](Self::expose) is copied to is not: headers, buffers of an HTTP client and of TLS.
-/// Comparing two takes as long as they are long, wherever they differ.
+/// A `String` that it was made of is wiped; a `&str` is the caller's to wipe. Copies of
+/// [`expose`](Self::expose) are not wiped: headers, buffers of an HTTP client and of TLS. A
+/// comparison takes the same time wherever two secrets differ.
 ///
 /// ```
 /// use tower_toolcall::call::Secret;

@@ -15,7 +15,7 @@ use crate::lock::lock;
 /// Receives [`Event`]s. Called in the middle of a poll or a drop: must be quick, must not block and
 /// must not panic.
 pub trait Listen: Send + Sync {
-    /// Something happened.
+    /// Handles an event.
     fn on(&self, event: &Event<'_>);
 
     /// Returns whether this listener passes its events on to a listener that is [on a

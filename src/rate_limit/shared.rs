@@ -19,7 +19,7 @@ const BACKLOG: usize = 256;
 /// The most processes that share a limit.
 const MAX_PROCESSES: usize = 1_000;
 
-/// The cooldowns that a process gets to know by itself, from [`RateLimitHandle::subscribe`].
+/// The cooldowns that this process learns of by itself, from [`RateLimitHandle::subscribe`].
 #[derive(Debug)]
 pub struct OwnCooldowns {
     receiver: broadcast::Receiver<Arc<Entry<KeyGate>>>,

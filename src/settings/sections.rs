@@ -368,7 +368,7 @@ settings! {
         /// The time for each call. Default: none; the deadline that a call brings along is kept.
         budget: Option<Duration> = None, as "duration", "TOOLCALL_DEADLINE_BUDGET";
         /// The reserve that is kept back from the deadline that a call brings along. Default 500
-        /// ms; of a deadline that came over a wire at most a tenth.
+        /// ms; of a remote deadline at most a tenth.
         reserve: Duration = RESERVE, as "duration", "TOOLCALL_DEADLINE_RESERVE";
     }
 
