@@ -23,7 +23,10 @@
 //! use serde::Deserialize;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, service_fn};
-//! use tower_toolcall::{AnyError, BoxError, ToolCall, batch::Parallel, timeout::TimeoutLayer};
+//! use tower_toolcall::{
+//!     AnyError, BoxError, ToolCall, batch::Parallel,
+//!     timeout::TimeoutLayer,
+//! };
 //!
 //! #[derive(Deserialize)]
 //! struct Weather {
@@ -40,15 +43,21 @@
 //!         _ => Err(AnyError::from("no such city")),
 //!     }
 //! });
-//! let tools =
-//!     ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(5))).service(weather);
+//! let tools = ServiceBuilder::new()
+//!     .layer(TimeoutLayer::new(Duration::from_secs(5)))
+//!     .service(weather);
 //!
 //! let cities = ["Oslo", "Narnia", "Atlantis"];
-//! let calls =
-//!     cities.map(|city| ToolCall::new("weather").with_json(json!({ "city": city })).unwrap());
-//! let results = Parallel::new(tools).with_limit(2)?.run(calls).await;
+//! let calls = cities.map(|city| {
+//!     ToolCall::new("weather")
+//!         .with_json(json!({ "city": city }))
+//!         .unwrap()
+//! });
+//! let results =
+//!     Parallel::new(tools).with_limit(2)?.run(calls).await;
 //!
-//! let ended: Vec<_> = results.iter().map(|r| r.status().name()).collect();
+//! let ended: Vec<_> =
+//!     results.iter().map(|r| r.status().name()).collect();
 //! assert_eq!(ended, ["success", "error", "timeout"]);
 //! # Ok(()) }
 //! ```

@@ -17,21 +17,33 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, cache::CacheLayer};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall, cache::CacheLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
-//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("12 degrees") });
-//! let cache = CacheLayer::new(Duration::from_secs(60), ["weather"])?;
+//! let tool = service_fn(|_: ToolCall| async {
+//!     Ok::<_, AnyError>("12 degrees")
+//! });
+//! let cache =
+//!     CacheLayer::new(Duration::from_secs(60), ["weather"])?;
 //! let handle = cache.handle();
-//! let stack = ServiceBuilder::new().layer(cache).service(tool);
+//! let stack =
+//!     ServiceBuilder::new().layer(cache).service(tool);
 //!
 //! for _ in 0..3 {
 //!     let call = ToolCall::new("weather")
 //!         .with_session_id("s1")
 //!         .with_json(json!({ "city": "Oslo" }))?;
-//!     assert_eq!(stack.clone().oneshot(call).await?, "12 degrees");
+//!     assert_eq!(
+//!         stack.clone().oneshot(call).await?,
+//!         "12 degrees"
+//!     );
 //! }
-//! assert_eq!((handle.counts().hits, handle.counts().misses), (2, 1));
+//! assert_eq!(
+//!     (handle.counts().hits, handle.counts().misses),
+//!     (2, 1)
+//! );
 //! handle.forget("weather"); // it has changed
 //! assert!(handle.is_empty());
 //! # Ok(()) }

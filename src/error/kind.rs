@@ -38,27 +38,46 @@ pub enum Evidence {
     Inferred,
 }
 
-/// The kind of a failed tool call. The table shows what follows from it: the code, what the caller
-/// may do, how it counts, and the codes of three protocols.
+/// The kind of a failed tool call. The tables show what follows from it: what
+/// the caller may do, how it counts, its code, and the codes of three protocols.
 ///
-/// | kind | [code] | [retryable] | [ran] | [breaker] | JSON-RPC | HTTP | gRPC |
-/// |---|---|---|---|---|---|---|---|
-/// | `Timeout` | `TOOL_TIMEOUT` | yes | unknown | failure | -32000 | 504 | 4 |
-/// | `DeadlineExceeded` | `TOOL_DEADLINE_EXCEEDED` | no | no | neutral | -32000 | 504 | 4 |
-/// | `RateLimited` | `RATE_LIMITED` | yes | no | neutral | -32603 | 429 | 8 |
-/// | `CircuitOpen` | `CIRCUIT_OPEN` | later | no | neutral | -32001 | 503 | 14 |
-/// | `Overloaded` | `OVERLOADED` | yes | no | neutral | -32603 | 503 | 14 |
-/// | `ConnectionFailed` | `CONNECTION_FAILED` | yes | unknown or no | failure | -32603 | 502 | 14 |
-/// | `Upstream` | `UPSTREAM_ERROR` | yes | unknown | failure | -32603 | 502 | 14 |
-/// | `Denied` | `TOOL_UNAVAILABLE` | no | no | neutral | -32603 | 403 | 7 |
-/// | `NotFound` | `TOOL_NOT_FOUND` | no | no | neutral | -32602 | 404 | 5 |
-/// | `InvalidInput` | `TOOL_INVALID_INPUT` | no | no | neutral | -32602 | 400 | 3 |
-/// | `Failed` | `TOOL_EXECUTION_FAILED` | no | unknown | of the tool | -32603 | 502 | 2 |
-/// | `Reported` | `TOOL_EXECUTION_FAILED` | no | yes | neutral | -32603 | 502 | 2 |
-/// | `Cancelled` | `CANCELLED` | no | unknown | neutral | -32603 | 499 | 1 |
-/// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | as its cause | no | neutral | -32603 | 502 | 14 |
-/// | `PollTimeout` | `POLL_TIMEOUT` | yes, same call | unknown | neutral | -32603 | 504 | 4 |
-/// | `Panicked`, `Internal` | `INTERNAL_ERROR` | no | unknown | failure | -32603 | 500 | 13 |
+/// | kind | [retryable] | [ran] | [breaker] |
+/// |---|---|---|---|
+/// | `Timeout` | yes | unknown | failure |
+/// | `DeadlineExceeded` | no | no | neutral |
+/// | `RateLimited` | yes | no | neutral |
+/// | `CircuitOpen` | later | no | neutral |
+/// | `Overloaded` | yes | no | neutral |
+/// | `ConnectionFailed` | yes | unknown or no | failure |
+/// | `Upstream` | yes | unknown | failure |
+/// | `Denied` | no | no | neutral |
+/// | `NotFound` | no | no | neutral |
+/// | `InvalidInput` | no | no | neutral |
+/// | `Failed` | no | unknown | of the tool |
+/// | `Reported` | no | yes | neutral |
+/// | `Cancelled` | no | unknown | neutral |
+/// | `TokenExchange` | as its cause | no | neutral |
+/// | `PollTimeout` | yes, same call | unknown | neutral |
+/// | `Panicked`, `Internal` | no | unknown | failure |
+///
+/// | kind | [code] | JSON-RPC | HTTP | gRPC |
+/// |---|---|---|---|---|
+/// | `Timeout` | `TOOL_TIMEOUT` | -32000 | 504 | 4 |
+/// | `DeadlineExceeded` | `TOOL_DEADLINE_EXCEEDED` | -32000 | 504 | 4 |
+/// | `RateLimited` | `RATE_LIMITED` | -32603 | 429 | 8 |
+/// | `CircuitOpen` | `CIRCUIT_OPEN` | -32001 | 503 | 14 |
+/// | `Overloaded` | `OVERLOADED` | -32603 | 503 | 14 |
+/// | `ConnectionFailed` | `CONNECTION_FAILED` | -32603 | 502 | 14 |
+/// | `Upstream` | `UPSTREAM_ERROR` | -32603 | 502 | 14 |
+/// | `Denied` | `TOOL_UNAVAILABLE` | -32603 | 403 | 7 |
+/// | `NotFound` | `TOOL_NOT_FOUND` | -32602 | 404 | 5 |
+/// | `InvalidInput` | `TOOL_INVALID_INPUT` | -32602 | 400 | 3 |
+/// | `Failed` | `TOOL_EXECUTION_FAILED` | -32603 | 502 | 2 |
+/// | `Reported` | `TOOL_EXECUTION_FAILED` | -32603 | 502 | 2 |
+/// | `Cancelled` | `CANCELLED` | -32603 | 499 | 1 |
+/// | `TokenExchange` | `TOKEN_EXCHANGE_FAILED` | -32603 | 502 | 14 |
+/// | `PollTimeout` | `POLL_TIMEOUT` | -32603 | 504 | 4 |
+/// | `Panicked`, `Internal` | `INTERNAL_ERROR` | -32603 | 500 | 13 |
 ///
 /// [code]: Self::code
 /// [retryable]: Self::is_retryable
@@ -78,7 +97,7 @@ pub enum Evidence {
 /// what the tool looked for, not about the tool: it [is
 /// recoverable](super::ToolError::is_recoverable).
 ///
-/// The execution column holds for errors that this crate, the tool or the tool service made. An
+/// The column "ran" holds for errors that this crate, the tool or the tool service made. An
 /// error that was [inferred](Evidence::Inferred) never proves that the tool did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

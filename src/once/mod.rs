@@ -17,7 +17,10 @@
 //! use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{ErrorKind, ToolCall, ToolError, once::{OnceLayer, TOOL_KEY_REUSED}};
+//! use tower_toolcall::{
+//!     ErrorKind, ToolCall, ToolError,
+//!     once::{OnceLayer, TOOL_KEY_REUSED},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ToolError> {
 //! let charged = Arc::new(AtomicU32::new(0));
@@ -26,7 +29,9 @@
 //!     let receipt = count.fetch_add(1, Relaxed) + 1;
 //!     async move { Ok::<_, ToolError>(receipt) }
 //! });
-//! let stack = ServiceBuilder::new().layer(OnceLayer::new()).service(pay);
+//! let stack = ServiceBuilder::new()
+//!     .layer(OnceLayer::new())
+//!     .service(pay);
 //! let call = |id, euros| ToolCall::new("pay")
 //!     .with_session_id("chat 17")
 //!     .with_id(id)
@@ -37,11 +42,15 @@
 //! assert_eq!(stack.clone().oneshot(call("c2", 20)?).await?, 1);
 //! assert_eq!(stack.clone().oneshot(call("c3", 30)?).await?, 2);
 //!
-//! // Where the program knows what is paid, that is the key.
-//! let order = |euros| Ok::<_, ToolError>(call("c4", euros)?.with_once_key("order 17"));
+//! // If the program knows what is paid, it gives a key.
+//! let order = |euros| {
+//!     let call = call("c4", euros)?;
+//!     Ok::<_, ToolError>(call.with_once_key("order 17"))
+//! };
 //! assert_eq!(stack.clone().oneshot(order(5)?).await?, 3);
 //! let error = stack.oneshot(order(6)?).await.unwrap_err();
-//! assert_eq!((error.kind(), error.code()), (ErrorKind::InvalidInput, TOOL_KEY_REUSED));
+//! assert_eq!(error.kind(), ErrorKind::InvalidInput);
+//! assert_eq!(error.code(), TOOL_KEY_REUSED);
 //! assert_eq!(charged.load(Relaxed), 3);
 //! # Ok(()) }
 //! ```

@@ -18,8 +18,9 @@
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, BoxError, ToolCall, circuit_breaker::CircuitBreakerLayer, tool_metrics::Metrics,
-//!     timeout::TimeoutLayer,
+//!     AnyError, BoxError, ToolCall,
+//!     circuit_breaker::CircuitBreakerLayer,
+//!     timeout::TimeoutLayer, tool_metrics::Metrics,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
@@ -28,8 +29,12 @@
 //!     .layer(metrics.layer())
 //!     .layer(CircuitBreakerLayer::new())
 //!     .layer(TimeoutLayer::default())
-//!     .service(service_fn(|_call: ToolCall| async { Ok::<_, AnyError>("sunny") }));
-//! stack.oneshot(ToolCall::new("weather").with_server("met")).await?;
+//!     .service(service_fn(|_call: ToolCall| async {
+//!         Ok::<_, AnyError>("sunny")
+//!     }));
+//! stack
+//!     .oneshot(ToolCall::new("weather").with_server("met"))
+//!     .await?;
 //!
 //! let snapshot = metrics.snapshot();
 //! assert_eq!(snapshot.total.successes, 1);
