@@ -11,32 +11,26 @@ use super::{
         command::Command,
         is_mixed, is_moment, is_opaque,
     },
-    words::{Index, Words},
+    words::Words,
 };
 
 /// Members that hold a name.
-pub(super) static NAME_FIELDS: Words = Words::new(|| {
-    Index::of(
-        "name key field header headername param parameter variable property id k n env \
+pub(super) static NAME_FIELDS: Words = Words::of(
+    "name key field header headername param parameter variable property id k n env \
     label attribute option secretname keyname parameterkey parametername outputkey optionname",
-    )
-});
+);
 
 /// Members that hold its value.
-pub(super) static VALUE_FIELDS: Words = Words::new(|| {
-    Index::of(
-        "value val v values content default defaultvalue data stringvalue text string \
+pub(super) static VALUE_FIELDS: Words = Words::of(
+    "value val v values content default defaultvalue data stringvalue text string \
     plaintext raw rawvalue parametervalue outputvalue optionvalue newvalue oldvalue",
-    )
-});
+);
 
 /// Members that list names.
-static NAME_LISTS: Words = Words::new(|| {
-    Index::of(
-        "required fields columns names properties attributes params parameters \
+static NAME_LISTS: Words = Words::of(
+    "required fields columns names properties attributes params parameters \
     dependencies features keywords tags scopes include exclude allow deny enum",
-    )
-});
+);
 
 /// Returns whether a member lists names: `required`, `grant_types`, `auth_methods_supported`.
 /// The latter have no `second` element that a secret may be.
@@ -113,7 +107,9 @@ impl<'m> Members<'m> {
     pub(super) fn hides(&self, key: &String, value: &Value) -> bool {
         self.named == Some(key)
             || self.secret.contains(&key.as_str())
-            || is_connection(key) && value.as_str().is_some_and(is_opaque)
+            || value
+                .as_str()
+                .is_some_and(|text| is_connection(key) && is_opaque(text))
     }
 
     /// The role of a member. The data of a picture is not read as text.

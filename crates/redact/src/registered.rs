@@ -12,11 +12,7 @@ use super::{
     keys::{holds, is_sure},
     rules::{BUILT_IN, Rules},
     shown::numbers,
-    text::{
-        bytes::{floor, is_one_of},
-        is_opaque,
-        value::SCHEMES,
-    },
+    text::{bytes::floor, is_opaque, value::SCHEMES},
 };
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
@@ -92,7 +88,7 @@ impl Registered {
             form = unescaped(&form, Escapes::All).0;
         }
         if let Some((scheme, rest)) = value.split_once(' ')
-            && is_one_of(scheme, SCHEMES)
+            && SCHEMES.has(scheme)
         {
             self.add(rest);
         }

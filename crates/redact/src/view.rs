@@ -20,7 +20,7 @@ use crate::{
     text::{
         bytes::{floor, prefix},
         catalog::{ELEMENT, MEMBER, SENSITIVE},
-        filter::is_one_word,
+        filter::{are_plain_words, is_one_word},
     },
 };
 
@@ -129,9 +129,10 @@ impl<'r> Walk<'r> {
     /// A key or a string, redacted and cut: both may be long. `media` is not read.
     fn shown<'t>(&self, text: &'t str, media: bool) -> Cow<'t, str> {
         let mut left = self.left.get();
-        // One plain word has nothing to hide and nothing to escape.
-        let plain = self.rules.1.is_empty() && !self.rules.has_own() && is_one_word(text);
-        let as_is = media || plain && text.len() <= left.string;
+        // Plain words have nothing to hide and nothing to escape.
+        let own = self.rules.has_own() || !self.rules.1.is_empty();
+        let plain = || !own && (is_one_word(text) || are_plain_words(text));
+        let as_is = media || text.len() <= left.string && plain();
         let (mut text, mut cut) = if as_is {
             let (head, cut) = prefix(text, left.string);
             (Cow::Borrowed(head), cut)

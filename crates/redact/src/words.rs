@@ -1,6 +1,6 @@
 //! The words by which keys are judged: lower case, separators removed.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// The lists that a word of a key is in: a bit each.
 pub(super) type Kinds = u16;
@@ -80,18 +80,25 @@ pub(super) fn kinds(word: &str) -> Kinds {
     same.fold(0, |kinds, (_, kind)| kinds | kind)
 }
 
-/// A list of words that is made when it is first used.
-pub(super) type Words = LazyLock<Index<()>>;
+/// A list of words with blanks between them, and its index, which is made when it is first used.
+pub(super) struct Words(&'static str, OnceLock<Index<()>>);
 
-impl Index<()> {
-    /// The words of a text.
-    pub(super) fn of(words: &'static str) -> Self {
-        Self::new(words.split(' ').map(|word| (word, ())))
+impl Words {
+    pub(super) const fn of(words: &'static str) -> Self {
+        Self(words, OnceLock::new())
     }
 
     /// Returns whether a word is one of the list, in any case.
     pub(super) fn has(&self, word: &str) -> bool {
-        let mut known = self.0[slot(word.as_bytes())].iter();
+        let words = || Index::new(self.0.split(' ').map(|word| (word, ())));
+        self.1.get_or_init(words).has(word)
+    }
+}
+
+impl Index<()> {
+    /// Returns whether a word is one of the list, in any case.
+    pub(super) fn has(&self, word: &str) -> bool {
+        let mut known = self.0[self.slot(word.as_bytes())].iter();
         known.any(|(.., known, ())| known.eq_ignore_ascii_case(word))
     }
 }
@@ -102,38 +109,36 @@ pub(super) struct Index<T>(Vec<Vec<(u64, u64, &'static str, T)>>);
 
 impl<T: Copy> Index<T> {
     pub(super) fn new(words: impl Iterator<Item = (&'static str, T)>) -> Self {
-        let mut slots = vec![Vec::new(); 1 << 10];
+        let words: Vec<_> = words.collect();
+        let slots = (8 * words.len()).next_power_of_two().min(1 << 10);
+        let mut index = Self(vec![Vec::new(); slots]);
         for (word, value) in words {
             let mask = u64::MAX >> (64 - 8 * word.len().min(8));
-            slots[slot(word.as_bytes())].push((head(word.as_bytes()), mask, word, value));
+            let slot = index.slot(word.as_bytes());
+            index.0[slot].push((head(word.as_bytes()), mask, word, value));
         }
-        Self(slots)
+        index
+    }
+
+    fn slot(&self, text: &[u8]) -> usize {
+        let byte = |at: usize| text.get(at).map_or(0, |b| usize::from(b & 31));
+        (byte(0) << 5 | byte(1)) & (self.0.len() - 1)
     }
 
     /// Returns whether a word may begin as `text`: false is certain.
     pub(super) fn may_begin(&self, text: &[u8]) -> bool {
-        !self.0[slot(text)].is_empty()
+        !self.0[self.slot(text)].is_empty()
     }
 
     /// The words that `text` begins with.
     pub(super) fn beginnings(&self, text: &str) -> impl Iterator<Item = (&'static str, T)> {
-        let known = &self.0[slot(text.as_bytes())];
-        let begins = if known.is_empty() {
-            0
-        } else {
-            head(text.as_bytes())
+        let known = &self.0[self.slot(text.as_bytes())];
+        let begins = move |(begin, mask, word, _): &&(u64, u64, &str, T)| {
+            head(text.as_bytes()) & mask == *begin && (word.len() <= 8 || text.starts_with(word))
         };
-        let known = known
-            .iter()
-            .filter(move |(head, mask, ..)| begins & mask == *head);
-        let known = known.filter(|(.., word, _)| word.len() <= 8 || text.starts_with(word));
+        let known = known.iter().filter(begins);
         known.map(|(.., word, value)| (*word, *value))
     }
-}
-
-fn slot(text: &[u8]) -> usize {
-    let byte = |at: usize| text.get(at).map_or(0, |b| usize::from(b & 31));
-    byte(0) << 5 | byte(1)
 }
 
 /// The first eight bytes of a text.

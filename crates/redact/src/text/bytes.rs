@@ -1,6 +1,7 @@
 //! Classes of bytes, and moving along a text by them.
 
 use crate::hidden::is_format;
+pub(super) use crate::words::Words;
 
 /// Bytes that runs are made of. Beyond ASCII, [`is_run`] decides by the character.
 pub(super) static RUN: [bool; 256] = {
@@ -62,7 +63,7 @@ pub(super) fn run_end(text: &str, at: usize) -> usize {
 }
 
 /// Returns the place of the first character from `at` on that is not skipped.
-pub(crate) fn skip(text: &str, at: usize, skipped: impl Fn(char) -> bool) -> usize {
+pub(crate) fn skip(text: &str, at: usize, skipped: fn(char) -> bool) -> usize {
     let end = text[at..].find(|c: char| !skipped(c));
     let end = end.map_or(text.len(), |i| at + i);
     looked_at(end - at);
@@ -118,7 +119,7 @@ pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
 }
 
 /// The text behind the last character for which `parts` is true; all of it if there is none.
-pub(super) fn after_last(text: &str, parts: impl Fn(char) -> bool) -> &str {
+pub(super) fn after_last(text: &str, parts: fn(char) -> bool) -> &str {
     text.rsplit(parts).next().unwrap_or(text)
 }
 

@@ -7,21 +7,12 @@ use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Ends of names of functions, and which argument is the password. A `true` says that it is one
 /// whatever it looks like, beside a first argument that is a string, too.
+#[rustfmt::skip]
 const CALLS: &[(&str, usize, bool)] = &[
     ("plainauth clientsecretcredential", 2, true),
     ("pdo mysqli mysqli_connect", 2, false),
-    (
-        "basicauth basic_auth digestauth digest_auth proxyauth proxy_auth passwordcredentials \
-        networkcredential passwordauthentication",
-        1,
-        true,
-    ),
-    (
-        "login log_in signin sign_in authenticate auth connect_with_password with_credentials \
-        withcredentials jwt.sign jwt.verify jwt.encode jwt.decode",
-        1,
-        false,
-    ),
+    ("basicauth basic_auth digestauth digest_auth proxyauth proxy_auth passwordcredentials networkcredential passwordauthentication", 1, true),
+    ("login log_in signin sign_in authenticate auth connect_with_password with_credentials withcredentials jwt.sign jwt.verify jwt.encode jwt.decode", 1, false),
 ];
 
 /// How many bytes of the arguments are read.

@@ -44,10 +44,10 @@ fn is_generic(typed: &str) -> bool {
 
 /// Returns whether the line up to the run is one of a program that declares something.
 pub(super) fn is_code_line(run: Run<'_>) -> bool {
-    const KEYWORDS: &str =
-        "let const pub fn static mut def function var val private public final readonly";
+    static KEYWORDS: Words =
+        Words::of("let const pub fn static mut def function var val private public final readonly");
     let mut words = run.line_before(160).split(|c: char| !c.is_alphanumeric());
-    words.any(|word| is_one_of(word, KEYWORDS))
+    words.any(|word| KEYWORDS.has(word))
 }
 
 /// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.

@@ -33,14 +33,10 @@ pub(crate) struct Command {
 
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
-    Command { names: "curl http https httpie xh",
-        flags: "-u --user -U --proxy-user -a --auth -b --cookie", glued: "-u", marks: ":=" },
+    Command { names: "curl http https httpie xh", flags: "-u --user -U --proxy-user -a --auth -b --cookie", glued: "-u", marks: ":=" },
     Command { names: "lftp", flags: "-u", glued: "", marks: "," },
-    Command { names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar",
-        flags: "", glued: "-p", marks: "" },
-    Command { names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane \
-        helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin",
-        flags: "-p -P", glued: "", marks: "" },
+    Command { names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar", flags: "", glued: "-p", marks: "" },
+    Command { names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin", flags: "-p -P", glued: "", marks: "" },
     Command { names: "redis-cli valkey-cli keydb-cli", flags: "-a", glued: "", marks: "" },
     Command { names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", flags: "-w", glued: "-w", marks: "" },
     Command { names: ORACLE, flags: "", glued: "", marks: "" },

@@ -1,13 +1,10 @@
 //! The next run, and which rules may find a secret there: most words of prose need none, as their
 //! letters, their length and the characters beside them show.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
 
 use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::may_begin};
-use crate::{
-    filter::suspicious_run,
-    words::{Index, Words},
-};
+use crate::{filter::suspicious_run, words::Index};
 
 /// Longer words may be tokens.
 const SHORT: usize = 12;
@@ -20,7 +17,7 @@ const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd co
     printf net obscure sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512 state ConvertTo-SecureString";
 
 /// These words, schemes and commands.
-pub(super) static TRIGGERS: Words = Words::new(|| {
+pub(super) static TRIGGERS: LazyLock<Index<()>> = LazyLock::new(|| {
     let lists = COMMANDS.iter().map(|command| command.names);
     let lists = lists.chain([WORDS, CAREFUL]);
     Index::new(lists.flat_map(|list| list.split(' ').map(|word| (word, ()))))
@@ -79,6 +76,19 @@ pub(crate) fn is_one_word(text: &str) -> bool {
     let word = text.as_bytes();
     let letters = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'/');
     word.len() < LONG && word.iter().all(letters) && (word.len() < SHORT || !is_token(word))
+}
+
+/// Returns whether a text is printable ASCII without escapes, objects and runs that have signs: no
+/// rule looks at it.
+pub(crate) fn are_plain_words(text: &str) -> bool {
+    let mut at = 0;
+    let mut runs = std::iter::from_fn(|| {
+        let (run, signs) = next_run(text, at)?;
+        at = run.end;
+        Some(signs)
+    });
+    let plain = |b| matches!(b, b' '..=b'~') && !matches!(b, b'\\' | b'{');
+    text.bytes().all(plain) && runs.all(|signs| signs == 0)
 }
 
 /// The signs of the run at `at` but [`NAMED`].

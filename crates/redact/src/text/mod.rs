@@ -81,9 +81,6 @@ pub(super) fn redact<'t>(
     limit: usize,
     nested: usize,
 ) -> Cow<'t, str> {
-    if filter::is_one_word(text) && !rules.has_own() {
-        return Cow::Borrowed(&text[..limit]);
-    }
     let Some(mut out) = pass(rules, text, limit, nested) else {
         return Cow::Borrowed(&text[..limit]);
     };
@@ -133,17 +130,15 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
             continue;
         }
         at = place.end;
-        let signs = signs | own;
-        let (at_run, scan) = (place.start, &scan);
         let run = Run {
             rules,
-            scan,
+            scan: &scan,
             text,
-            at: at_run,
+            at: place.start,
             end: place.end,
-            signs,
+            signs: signs | own,
         };
-        if signs != 0
+        if run.signs != 0
             && let Some(secret) = run.secret()
         {
             while let Some(cell) = scan.cell_before(secret.1.start) {

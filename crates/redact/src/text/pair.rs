@@ -197,7 +197,7 @@ fn without_scheme(value: &str) -> &str {
     let quoted = value.trim_start_matches(['f', 'b']);
     let inner = quoted.trim_matches(['"', '\'', '`']);
     let scheme = first_word(inner);
-    if !is_one_of(scheme, SCHEMES) {
+    if !SCHEMES.has(scheme) {
         return value;
     }
     match inner[scheme.len()..].trim() {
@@ -286,7 +286,7 @@ impl Pair<'_> {
         let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
         let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
         let said = self.mark.colon && rest.starts_with(' ');
-        let credential = value.contains('=') || is_one_of(first_word(value), SCHEMES);
+        let credential = value.contains('=') || SCHEMES.has(first_word(value));
         // `"auth": "4917"`: a member of JSON.
         let digits = value.starts_with(|c: char| c.is_ascii_digit()) && value.len() > 3;
         match shape::of(without_scheme(value)) {
@@ -364,7 +364,7 @@ impl Pair<'_> {
     fn is_secret_after_colon(&self, value: &str) -> bool {
         let (run, name) = (self.run, &*self.name);
         let first = first_word(value);
-        let prose = (is_prose(first) || first.is_empty()) && !is_one_of(first, SCHEMES);
+        let prose = (is_prose(first) || first.is_empty()) && !SCHEMES.has(first);
         let place =
             self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
         // `src/password.js:40:9`

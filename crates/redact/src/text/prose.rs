@@ -23,8 +23,10 @@ const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key
 const SECRET_KEYS: &str = "secret private api encryption signing hmac license";
 
 /// Words between the name and the value.
-const LINKS: &str = "is s has been was are to as be now set value with currently still ist lautet est es é api changed \
-    updated reset rotated";
+static LINKS: Words = Words::of(
+    "is s has been was are to as be now set value with currently still ist lautet est es é api changed \
+    updated reset rotated",
+);
 
 /// Words before the owner or place of the secret: `password for ada on web1 is x`.
 const OTHERS: &str = "for of on at für auf pour para";
@@ -96,7 +98,7 @@ fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
         let word = &text[at..end];
         // `PASSWORD elastic = x`, `credentials: ada / x`
         let sign = if password { " = " } else { " / " };
-        if is_one_of(trimmed(word), LINKS) || password && word == "from" {
+        if LINKS.has(trimmed(word)) || password && word == "from" {
             (at, linked) = (end, true);
         } else if !linked && password && matches!(word.as_bytes(), [b'0'..=b'9']) {
             // `enable secret 5 x`: devices of a network say how it is encrypted.

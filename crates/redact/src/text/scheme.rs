@@ -26,7 +26,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // `Bearer: x`, but `apiKey = x` is a pair, and `Digest: sha256:x` another header.
     let pair = bearer || name.eq_ignore_ascii_case("basic");
     let mark = |c| "\"'\\+<%".contains(c) || pair && matches!(c, ':' | '=');
-    let start = skip(text, run.end, |c| c.is_whitespace() || mark(c));
+    let start = run.after().find(|c: char| !c.is_whitespace() && !mark(c));
+    let start = start.map_or(text.len(), |i| run.end + i);
+    looked_at(start - run.end);
     // `</Bearer>`, `cm:Bearer</Method>`, `"Basic " + encode(x)`
     let end = bare_end(text, start);
     let (word, rest) = (&text[start..end], &text[end..]);
@@ -74,7 +76,7 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let near = &text[..floor(text, start + GLANCE)];
     let value = &near[start..value_end(run, near, start)];
     let first = first_word(value);
-    let scheme = is_one_of(first, SCHEMES);
+    let scheme = SCHEMES.has(first);
     let behind = first_word(value[first.len()..].trim_start());
     let shown = if scheme { behind } else { first };
     let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));

@@ -288,7 +288,9 @@ fn row(text: &str, at: usize, sign: char) -> Option<(Vec<Range<usize>>, usize)> 
 
 /// Where a cell ends: at its sign, or with its line.
 fn cell_end(text: &str, from: usize, sign: char) -> usize {
-    let end = skip(text, from, |c| c != sign && c != '\n');
+    let end = text[from..].find([sign, '\n']);
+    let end = end.map_or(text.len(), |i| from + i);
+    looked_at(end - from);
     let blank = sign == ' ' && text[end..].starts_with(' ') && !text[end..].starts_with("  ");
     if blank {
         cell_end(text, end + 1, sign)
@@ -377,6 +379,9 @@ fn tuples(run: Run<'_>) -> Option<Found> {
 /// The names in the list that the run stands in, `after` which its next mark comes, and where the
 /// list ends.
 fn names(run: Run<'_>, after: &str) -> Option<Found> {
+    if !after.starts_with([',', ')', ']']) {
+        return None;
+    }
     let text = run.text;
     let near = run.behind(HEAD);
     // SQL Server puts names in brackets.
@@ -388,10 +393,8 @@ fn names(run: Run<'_>, after: &str) -> Option<Found> {
     };
     let open = run.at - near.len() + open;
     // `data['password']`
-    if text[open..].starts_with('[') && text[..open].ends_with(char::is_alphanumeric) {
-        return None;
-    }
-    if !after.starts_with([',', ')', ']']) || !text[open..].starts_with(['(', '[']) {
+    let index = text[open..].starts_with('[') && text[..open].ends_with(char::is_alphanumeric);
+    if index || !text[open..].starts_with(['(', '[']) {
         return None;
     }
     let (names, close) = elements(&text[..floor(text, open + HEAD)], open);

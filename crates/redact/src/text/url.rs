@@ -137,8 +137,10 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `https://h/trigger/x/with/key/<secret>`: the word before the last slash says what follows.
 fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
-    const NAMES: &str = "key apikey api_key api-key token access_token secret hook hooks webhook webhooks reset magic \
-        invite ical reset-password password-reset verify confirm unsubscribe";
+    static NAMES: Words = Words::of(
+        "key apikey api_key api-key token access_token secret hook hooks webhook webhooks reset magic \
+        invite ical reset-password password-reset verify confirm unsubscribe",
+    );
     let word = run.word();
     if !word.starts_with("//") || word.len() < 24 {
         return None;
@@ -150,7 +152,7 @@ fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
         let long = || bare.len() > 32 && bare.bytes().any(|b| b.is_ascii_uppercase());
         let known = match is_one_of(before, "v2 v3") {
             true => bare.len() == 32 || long(),
-            false => is_one_of(before, NAMES),
+            false => NAMES.has(before),
         };
         let start = at;
         (before, at) = (part, at + part.len() + 1);

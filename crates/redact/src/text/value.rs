@@ -6,8 +6,10 @@ use super::{bytes::*, look::*, quote::Quote};
 use crate::REDACTED;
 
 /// Schemes that stand before a credential.
-pub(crate) const SCHEMES: &str = "bearer basic digest negotiate apikey token ssws dpop hawk ntlm api-key key oauth \
-    sharedkey sharedaccesssignature aws4-hmac-sha256 genie-key jwt splunk";
+pub(crate) static SCHEMES: Words = Words::of(
+    "bearer basic digest negotiate apikey token ssws dpop hawk ntlm api-key key oauth \
+    sharedkey sharedaccesssignature aws4-hmac-sha256 genie-key jwt splunk",
+);
 
 /// How much of a value is read before it is known to be a secret, in bytes: otherwise a hostile
 /// text would be read again and again.
@@ -85,7 +87,7 @@ fn pieces_end(text: &str, start: usize) -> usize {
             let apart = next == at + 1;
             // `token=Bearer x`: the scheme goes with what it announces.
             let own = || apart && is_own_scheme(word, ahead(text, next, 64));
-            let scheme = next > at && (is_one_of(word, SCHEMES) || own());
+            let scheme = next > at && (SCHEMES.has(word) || own());
             // `Password { inner: "x" }`
             if scheme || apart && text[next..].starts_with('{') && starts_upper(word) {
                 at = next;
@@ -101,7 +103,7 @@ fn continues(word: &str, beside: bool) -> bool {
     const PREFIXES: &str = "b r f u rb br l n e @ $";
     beside && word.ends_with(['"', '\'', '`', '='])
         || is_one_of(word, PREFIXES)
-        || is_one_of(word.trim_end(), SCHEMES)
+        || SCHEMES.has(word.trim_end())
 }
 
 /// Returns the beginning of the next attribute's value, after an attribute that ends at `at`:
