@@ -20,7 +20,7 @@ use tower_toolcall::{
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
-    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates, Trip},
+    circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
@@ -141,7 +141,7 @@ allocates_nothing! {
     timeout_from_a_function: TimeoutLayer::default().with_timeout_fn(|_| Some(Duration::from_secs(1)));
     deadline: DeadlineLayer::new(Duration::from_secs(60));
     circuit_breaker: CircuitBreakerLayer::new();
-    circuit_breaker_with_failures_in_a_window: CircuitBreakerBuilder::gateway().build().unwrap();
+    circuit_breaker_with_failures_in_a_window: trips(Trip::consecutive_failures_within(5, Duration::from_secs(300)));
     circuit_breaker_with_rates_over_calls: rates(Rates::over_calls(100));
     circuit_breaker_with_rates_over_time: rates(Rates::over_time(Duration::from_secs(60)));
     concurrency_limit: ConcurrencyLimitLayer::new(1);
@@ -483,10 +483,12 @@ fn rates(rates: Rates) -> CircuitBreakerLayer {
     let rates = rates
         .with_failure_rate(0.5)
         .with_slow_call_rate(0.9, Duration::from_secs(1));
-    CircuitBreakerLayer::builder()
-        .with_trip(rates)
-        .build()
-        .unwrap()
+    trips(rates)
+}
+
+fn trips(trip: impl Into<Trip>) -> CircuitBreakerLayer {
+    let builder = CircuitBreakerLayer::builder().with_trip(trip);
+    builder.build().unwrap()
 }
 
 /// A rejection costs its error, and nothing else.

@@ -23,7 +23,7 @@ use tower_toolcall::{
     cache::CacheLayer,
     catch_panic::CatchPanicLayer,
     check::CheckLayer,
-    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer, Rates},
+    circuit_breaker::{CircuitBreakerLayer, Rates, Trip},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     fit::FitLayer,
@@ -199,10 +199,9 @@ fn circuit_breaker() -> Vec<Candidate> {
             layered(layer, tool)
         }),
         ours("circuit_breaker, failures in a window", |tool| {
-            layered(
-                CircuitBreakerBuilder::gateway().build().expect("valid"),
-                tool,
-            )
+            let trip = Trip::consecutive_failures_within(5, Duration::from_secs(300));
+            let builder = CircuitBreakerLayer::builder().with_trip(trip);
+            layered(builder.build().expect("valid"), tool)
         }),
         ours("circuit_breaker, rate over calls", |tool| {
             layered(rate(Rates::over_calls(100)), tool)

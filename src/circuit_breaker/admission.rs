@@ -294,14 +294,11 @@ impl Admitted {
     }
 
     pub(super) fn dropped(&self, how: Abandoned) {
-        // A policy that panics must not cost a probe's place.
-        let mut permit = Permit::new(&self.breaker, Some(self.passes), Some(&self.info));
         let circuit = self.breaker.circuit();
         let count = match self.info.is_unsent() {
             true => Count::Neutral,
             false => circuit.shared.settings.abandoned(&how, &self.info),
         };
-        permit.passes = None;
         let since = Instant::now().checked_sub(how.pending);
         self.record(End::seen(circuit, count), None, since);
     }

@@ -39,20 +39,16 @@ use crate::{
 /// How many transitions are kept for a slow subscriber.
 pub(super) const BACKLOG: usize = 256;
 
-type AbandonedFn = dyn Fn(&Abandoned) -> Count + Send + Sync;
-
 /// The settings of a layer.
 #[derive(Clone, Default)]
 pub struct Settings {
     pub(super) rules: Arc<Rules>,
-    /// [`Count::ToolFailure`] is a failure. `None`: it depends on the key.
-    pub(super) counts_tools: Option<bool>,
+    /// [`Count::ToolFailure`] is a failure.
+    pub(super) counts_tools: bool,
     pub(super) counts_reported: bool,
     pub(super) weak_failures: WeakFailures,
     /// How long a call may be pending before a drop counts as a failure.
     pub(super) abandoned_after: Option<Duration>,
-    /// Decides instead of `abandoned_after`.
-    pub(super) abandoned_policy: Option<Arc<AbandonedFn>>,
 }
 
 crate::text::debug_fields! { {} |_| Settings { rules, weak_failures, .. } }
@@ -87,9 +83,6 @@ impl Shared {
 
 impl Settings {
     pub(super) fn abandoned(&self, how: &Abandoned, call: &CallInfo) -> Count {
-        if let Some(policy) = &self.abandoned_policy {
-            return policy(how);
-        }
         let limit = self.abandoned_after.or(self.rules.slow_call());
         // A deadline says nothing of the tool if it had passed before the call began to wait, or
         // passed while the call was held back.
@@ -119,7 +112,7 @@ impl End {
         let fails = match count {
             Count::Success => false,
             Count::Failure => true,
-            Count::ToolFailure => settings().counts_tools == Some(true),
+            Count::ToolFailure => settings().counts_tools,
             Count::Neutral => outcome.is_reported_failure() && settings().counts_reported,
         };
         // The tool is alive: it has answered.

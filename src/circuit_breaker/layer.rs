@@ -16,13 +16,12 @@ use super::{
 use crate::{
     config::{ConfigError, period, refuse_if},
     event::Listener,
-    flow::Abandoned,
     key::{Key, Keys},
     kit::{
         keyed::{Classified, KeyedBuilder},
         share::Units,
     },
-    outcome::{ByError, Count},
+    outcome::ByError,
 };
 
 /// Layer that stops calling a tool that is broken. See the [module docs](super) for an example.
@@ -94,25 +93,6 @@ impl CircuitBreakerBuilder {
         builder.rules().of_servers = true;
         builder.listener = listener;
         builder.build_checked().handle()
-    }
-
-    /// Returns the preset of an MCP gateway: 5 failures in a row within 300 s, open for 60 s, 1
-    /// probe.
-    pub fn gateway() -> Self {
-        Self::new().with_trip(Trip::consecutive_failures_within(
-            5,
-            Duration::from_secs(300),
-        ))
-    }
-
-    /// Returns the preset of an HTTP tool proxy: a breaker per server (per tool, where there is
-    /// none) opens after 5 failures in a row, stays open for 30 s, and closes after 3 successful
-    /// probes.
-    pub fn http_proxy() -> Self {
-        Self::new()
-            .with_keys(Key::Server)
-            .with_open_for(Duration::from_secs(30))
-            .with_probes(3)
     }
 }
 
@@ -193,19 +173,11 @@ impl<C> CircuitBreakerBuilder<C> {
         self
     }
 
-    /// Sets whether failures that concern one tool alone count ([`Count::ToolFailure`]), such as an
-    /// error of an unknown kind. Default: yes for [`Key::Tool`] and [`Key::ToolName`], else no, so
-    /// that one tool's own errors do not stop a whole server.
-    pub fn with_tool_failures(mut self, count: bool) -> Self {
-        self.settings.counts_tools = Some(count);
-        self
-    }
-
     /// Sets whether an error result (MCP's `isError`) counts as a failure of the tool. Default: no;
     /// it is neutral. Many servers flag their callers' mistakes as well, a file that does not exist
     /// for example: then five wrong calls of one caller switch the tool off for all. What the
-    /// classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs
-    /// [`with_tool_failures`](Self::with_tool_failures).
+    /// classifier knows as a [mistake](crate::Outcome::mistake) never counts. Needs a key of tools:
+    /// [`Key::Tool`] or [`Key::ToolName`].
     pub fn with_reported_failures(mut self, count: bool) -> Self {
         self.settings.counts_reported = count;
         self
@@ -236,19 +208,6 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Other drops do not count.
     pub fn with_abandoned_after(mut self, pending: Duration) -> Self {
         self.settings.abandoned_after = Some(pending);
-        self.settings.abandoned_policy = None;
-        self
-    }
-
-    /// Sets a function that decides how a call counts that was dropped unfinished, instead of the
-    /// rule of [`with_abandoned_after`](Self::with_abandoned_after); the later of the two settings
-    /// holds. It is called in a `drop` and must not panic.
-    pub fn with_abandoned_policy(
-        mut self,
-        policy: impl Fn(&Abandoned) -> Count + Send + Sync + 'static,
-    ) -> Self {
-        self.settings.abandoned_after = None;
-        self.settings.abandoned_policy = Some(Arc::new(policy));
         self
     }
 
@@ -261,21 +220,21 @@ impl<C> CircuitBreakerBuilder<C> {
     pub fn build(self) -> Result<CircuitBreakerLayer<C>, ConfigError> {
         self.settings.rules.check()?;
         self.keys.check()?;
-        let reason = "they tell of a tool, and `tool_failures` do not count for this key";
-        let is_bad = self.settings.counts_reported && !self.counts_tools();
+        let reason = "each is of one tool, and tools share the breakers of this key";
+        let is_bad = self.settings.counts_reported && !self.is_of_tools();
         refuse_if(is_bad, "reported_failures", reason)?;
         let abandoned_after = self.settings.abandoned_after;
         period("abandoned_after", abandoned_after.unwrap_or_default())?;
         Ok(self.build_checked())
     }
 
-    fn counts_tools(&self) -> bool {
-        let named = matches!(self.keys.key().base(), Key::Tool | Key::ToolName);
-        self.settings.counts_tools.unwrap_or(named)
+    /// Failures that concern one tool alone count, unless tools share the breakers.
+    fn is_of_tools(&self) -> bool {
+        matches!(self.keys.key().base(), Key::Tool | Key::ToolName)
     }
 
     fn build_checked(mut self) -> CircuitBreakerLayer<C> {
-        self.settings.counts_tools = Some(self.counts_tools());
+        self.settings.counts_tools = self.is_of_tools();
         let places = self.keys.max() as u64;
         let shared = Arc::new(Shared {
             settings: self.settings,

@@ -109,7 +109,7 @@
 //! stamped with the call's names. An inner readiness error is the result of the call that meets it,
 //! and counts.
 //!
-//! A listener or a policy for dropped calls must not panic.
+//! A listener must not panic.
 //!
 //! # Cancel safety
 //!

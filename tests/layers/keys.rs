@@ -149,10 +149,12 @@ fn names_are_of_tools_or_of_servers() {
     assert!(handle.find(&ToolCall::new("docs")).is_none());
 }
 
-/// The preset's key, a server, remains.
+/// The key, a server, remains.
 #[test]
 fn parts_that_are_not_set_stay() {
-    let preset = CircuitBreakerBuilder::http_proxy().with_keys(Keys::default().known(["docs"]));
+    let preset = CircuitBreakerLayer::builder()
+        .with_keys(Key::Server)
+        .with_keys(Keys::default().known(["docs"]));
     let bounded = preset.clone().with_keys(Keys::default().at_most(1));
     let handle = breakers(bounded);
     let of_docs = ToolCall::new("any").with_server("docs");

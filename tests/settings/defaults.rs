@@ -68,21 +68,28 @@ fn an_empty_file_is_the_default() {
     );
 }
 
-/// G3, C1, C2, C3, W4: the whole presets have the breakers of the breaker's own presets, which
-/// `traces` of `tests/layers` replays.
+/// G3, C1, C2, C3, W4: the breakers of systems D and E, which `traces` of `tests/layers` replays.
 #[test]
-fn the_breakers_of_the_presets_are_those_of_the_layer() {
-    use tower_toolcall::circuit_breaker::CircuitBreakerBuilder;
+fn presets_have_the_breakers_of_their_systems() {
+    use std::time::Duration;
+    use tower_toolcall::{
+        Key,
+        circuit_breaker::{CircuitBreakerLayer, Trip},
+    };
+
+    let secs = Duration::from_secs;
+    let builder = CircuitBreakerLayer::builder();
+    let gateway = builder
+        .clone()
+        .with_trip(Trip::consecutive_failures_within(5, secs(300)));
+    let http_proxy = builder
+        .with_keys(Key::Server)
+        .with_open_for(secs(30))
+        .with_probes(3);
 
     let ours = |settings: Settings| format!("{:?}", settings.circuit_breaker_builder().unwrap());
-    assert_eq!(
-        ours(Settings::gateway()),
-        format!("{:?}", CircuitBreakerBuilder::gateway())
-    );
-    assert_eq!(
-        ours(Settings::http_proxy()),
-        format!("{:?}", CircuitBreakerBuilder::http_proxy())
-    );
+    assert_eq!(ours(Settings::gateway()), format!("{gateway:?}"));
+    assert_eq!(ours(Settings::http_proxy()), format!("{http_proxy:?}"));
 }
 
 /// A probe keeps its place at least for twice the longest timeout.

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt,
-    circuit_breaker::CircuitBreakerBuilder,
+    circuit_breaker::{CircuitBreakerBuilder, CircuitBreakerLayer},
     key::Key,
     router::Router,
     serve::Routes,
@@ -140,7 +140,7 @@ impl Provider {
         let exchange = ServiceBuilder::new()
             .tool_trace()
             .tool_metrics(&metrics)
-            .layer(CircuitBreakerBuilder::http_proxy().build()?)
+            .layer(breakers(Key::Server).build()?)
             .tool_timeout(secs(5))
             .tool(endpoint);
         let mut tokens = TokenLayer::new(exchange);
@@ -154,9 +154,7 @@ impl Provider {
         }
 
         // One breaker for the source of all tools, and a token for each request.
-        let breaker = CircuitBreakerBuilder::http_proxy()
-            .with_keys(Key::by(|_| "pizzeria"))
-            .build()?;
+        let breaker = breakers(Key::by(|_| "pizzeria")).build()?;
         cloud_events::print(breaker.handle().subscribe());
         let schemas = Schemas::new();
         Catalog::new(manifests.iter().map(ToolManifest::definition)).put_schemas(&schemas);
@@ -248,6 +246,12 @@ fn told(status: StatusCode, body: &Value) -> String {
             body["is_retryable"]
         ),
     }
+}
+
+/// Breakers that open for 30 s, and close after 3 successes.
+fn breakers(key: Key) -> CircuitBreakerBuilder {
+    let builder = CircuitBreakerLayer::builder().with_keys(key);
+    builder.with_open_for(secs(30)).with_probes(3)
 }
 
 fn secs(secs: u64) -> Duration {

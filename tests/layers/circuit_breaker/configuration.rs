@@ -147,14 +147,3 @@ async fn an_endless_patience_is_refused() {
         builder().with_abandoned_after(Duration::MAX),
     );
 }
-
-#[tokio::test]
-async fn the_presets_can_be_built() {
-    for preset in [
-        CircuitBreakerBuilder::new(),
-        CircuitBreakerBuilder::gateway(),
-        CircuitBreakerBuilder::http_proxy(),
-    ] {
-        works(preset);
-    }
-}

@@ -13,9 +13,8 @@ use tower_toolcall::{
     ErrorKind, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
     catch_panic::CatchPanicLayer,
-    circuit_breaker::{Abandoned, BreakerState, CircuitBreakerLayer, Rates},
+    circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates},
     deadline::DeadlineLayer,
-    outcome::Count,
     rate_limit::RateLimitBackoffLayer,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
@@ -298,48 +297,6 @@ async fn a_passed_deadline_beats_the_limit_for_abandoned_calls() {
     advance(secs(2)).await;
     drop(running);
     assert_eq!(rig.breaker().snapshot().failed_total, 1);
-}
-
-/// Trap 6: a policy can change the rule, and is told how the call was abandoned.
-#[tokio::test(start_paused = true)]
-async fn a_policy_decides_how_abandoned_calls_count() {
-    let asked: Arc<Mutex<Vec<Abandoned>>> = Arc::default();
-    let log = asked.clone();
-    let policy = move |how: &Abandoned| {
-        log.lock().unwrap().push(*how);
-        if how.pending >= secs(10) {
-            Count::Success
-        } else if how.pending.is_zero() {
-            Count::Neutral
-        } else {
-            Count::Failure
-        }
-    };
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_abandoned_policy(policy));
-    for (pending, failures) in [(1, 1), (2, 2), (0, 2), (3, 3), (10, 0), (1, 1)] {
-        let at = tokio::time::Instant::now() + secs(3);
-        let running = rig.starts(Step::hang(), call().with_deadline(at));
-        advance(secs(pending)).await;
-        drop(running);
-        assert_eq!(rig.breaker().snapshot().failures, failures);
-    }
-    let asked = asked.lock().unwrap();
-    let passed: Vec<_> = asked.iter().map(|how| how.past_deadline).collect();
-    assert_eq!(passed, [false, false, false, true, true, false]);
-    assert_eq!(asked[1].pending, secs(2));
-}
-
-/// Trap 6: a call that has its result is not asked about.
-#[tokio::test(start_paused = true)]
-async fn a_finished_call_is_not_abandoned() {
-    let rig = Rig::new(
-        CircuitBreakerLayer::builder().with_abandoned_policy(|how: &Abandoned| panic!("{how:?}")),
-    );
-    for act in [ok(), fails(), ok().after(secs(50))] {
-        let _ = rig.ask(act).await;
-    }
-    rig.breaker().force_open();
-    rig.ask(ok()).await.unwrap_err();
 }
 
 /// C5: time spent in the queue below is no call time: the call was not slow.

@@ -784,22 +784,3 @@ async fn a_cancel_of_a_long_call_is_neutral_if_its_timeout_is_known() {
     drop(running);
     assert_eq!(layer.handle().breaker(&call()).snapshot().failed_total, 0);
 }
-
-/// Trap 1: a policy for dropped calls that panics does not keep the probe either.
-#[tokio::test(start_paused = true)]
-async fn an_abandoned_policy_that_panics_does_not_keep_the_probe() {
-    let layer = CircuitBreakerLayer::builder()
-        .with_abandoned_policy(|_| panic!("as it should not"))
-        .build()
-        .unwrap();
-    let breaker = layer.handle().breaker(&call());
-    while !breaker.record_failure() {}
-    advance(secs(60)).await;
-    let stack = layer.layer(Tool::always(Step::hang()));
-    let mut probe = task::spawn(stack.oneshot(call()));
-    assert!(probe.poll().is_pending());
-    assert!(breaker.is_open());
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(probe)));
-    assert!(dropped.is_err());
-    assert!(!breaker.is_open());
-}

@@ -6,9 +6,7 @@ use tokio::time::advance;
 use tokio_test::assert_ready_ok;
 use tower_toolcall::{
     ErrorKind,
-    circuit_breaker::{
-        BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Rates, TransitionReason, Trip,
-    },
+    circuit_breaker::{BreakerState, CircuitBreakerLayer, Rates, TransitionReason, Trip},
 };
 
 use super::{Rig, Step, fails, ok, secs, transitions};
@@ -26,7 +24,7 @@ fn is_open(rig: &Rig) -> bool {
 /// leave it closed.
 #[tokio::test(start_paused = true)]
 async fn a_success_resets_the_count_of_the_gateway_preset() {
-    let rig = Rig::new(CircuitBreakerBuilder::gateway());
+    let rig = trips(Trip::consecutive_failures_within(5, secs(300)));
     rig.fails(3).await;
     rig.ask(ok()).await.unwrap();
     assert_eq!(rig.breaker().snapshot().failures, 0);
@@ -54,7 +52,7 @@ async fn a_success_does_not_reset_a_total() {
 /// C2: the window slides: of failures a bit further apart there are never five in it.
 #[tokio::test(start_paused = true)]
 async fn failures_further_apart_than_the_window_do_not_open() {
-    let rig = Rig::new(CircuitBreakerBuilder::gateway());
+    let rig = trips(Trip::consecutive_failures_within(5, secs(300)));
     for n in 0..50 {
         rig.fails(1).await;
         assert_eq!(rig.breaker().snapshot().failures, (n + 1).min(4));
@@ -67,7 +65,7 @@ async fn failures_further_apart_than_the_window_do_not_open() {
 #[tokio::test(start_paused = true)]
 async fn failures_around_the_edge_of_a_window_open() {
     for offset in (0..300).step_by(10) {
-        let rig = Rig::new(CircuitBreakerBuilder::gateway());
+        let rig = trips(Trip::consecutive_failures_within(5, secs(300)));
         advance(secs(offset)).await;
         rig.fails(1).await;
         advance(secs(298)).await;

@@ -1,11 +1,11 @@
 //! `[token]` of settings.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use tower_layer::Layer;
 use tower_toolcall::{
-    ConfigError, Key,
-    circuit_breaker::{CircuitBreaker, CircuitBreakerBuilder},
+    ConfigError,
+    circuit_breaker::{CircuitBreaker, CircuitBreakerLayer},
     settings::{Settings, TokenAuth},
     timeout::{Timeout, TimeoutLayer},
     token::{Secret, TokenLayer},
@@ -20,8 +20,8 @@ pub type TokenExchange<C, B> = CircuitBreaker<Timeout<TokenEndpoint<C, B>>>;
 /// Returns the layer that gives calls the tokens of their tools, over this HTTP client, which must
 /// not follow redirects: for each `[tools.x]` with an `audience`. `None` where `token.endpoint` is
 /// not set. The provider has the time that `token.timeout` says, and a circuit breaker of its own
-/// with the numbers of [`http_proxy`](CircuitBreakerBuilder::http_proxy): opened by 5 failures in a
-/// row for 30 s, closed by 3 successes. To read that, or to have it in metrics:
+/// with the numbers of [`http_proxy`](Settings::http_proxy): opened by 5 failures in a row for
+/// 30 s, closed by 3 successes. To read that, or to have it in metrics:
 /// [`TokenLayer::map_exchange`].
 ///
 /// Add it at [`Place::Attempt`](tower_toolcall::settings::Place::Attempt): below retries, which
@@ -81,7 +81,9 @@ pub fn layer_from_settings<C, B>(
     };
     let endpoint = TokenEndpoint::new(url, auth, client).map_err(in_section)?;
     let timeout = TimeoutLayer::new(token.timeout).layer(endpoint);
-    let breaker = CircuitBreakerBuilder::http_proxy().with_keys(Key::Tool);
+    let breaker = CircuitBreakerLayer::builder()
+        .with_open_for(Duration::from_secs(30))
+        .with_probes(3);
     let layer = settings.token_layer(breaker.build()?.layer(timeout));
     layer.map(Some).map_err(in_section)
 }
