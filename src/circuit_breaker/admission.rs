@@ -21,7 +21,7 @@ use crate::{
     error::{ErrorKind, Outage, ToolError},
     event::{
         Event,
-        transition::{BreakerState, Opening, Transition},
+        transition::{BreakerState, Transition},
     },
     flow::Abandoned,
     outcome::Count,
@@ -115,9 +115,6 @@ impl Breaker {
             }
             let transition = machine.record(passes.pass, verdict, report.outage);
             let opens = transition.is_some() && machine.state == BreakerState::Open;
-            if let (true, Some(opened)) = (opens, &mut machine.last_opening) {
-                opened.latency = report.since.map(|since| since.elapsed());
-            }
             (transition, opens, record_own(kept))
         });
         if let Some(transition) = transition {
@@ -136,22 +133,6 @@ impl Breaker {
             self.emit_of_principal(own, call);
         }
         opens
-    }
-
-    /// Returns the last time that it opened; `None` if it never has.
-    ///
-    /// It stays when the breaker closes or is reset, until it opens again.
-    pub fn last_opening(&self) -> Option<Opening> {
-        let circuit = self.circuit();
-        let opened = circuit.peek(|kept| kept.machine.last_opening)??;
-        Some(Opening {
-            reason: opened.cause.reason,
-            at: circuit.shared.origin + opened.at,
-            calls: opened.cause.calls,
-            failures: opened.cause.failures,
-            slow_calls: opened.slow_calls,
-            latency: opened.latency,
-        })
     }
 
     fn named(&self, transition: Transition) -> Transition {
@@ -287,7 +268,6 @@ impl Admitted {
             own,
             delay: end.delay.filter(|_| verdict.is_some_and(|v| v.failure)),
             outage,
-            since,
             call: Some(&self.info),
         };
         self.breaker.end(self.passes, report);

@@ -145,8 +145,6 @@ pub(super) struct Report<'a> {
     /// A failing server says when it is back: an open period ends no earlier.
     pub(super) delay: Option<Duration>,
     pub(super) outage: Option<&'a Outage>,
-    /// When the call began to wait.
-    pub(super) since: Option<Instant>,
     pub(super) call: Option<&'a CallInfo>,
 }
 

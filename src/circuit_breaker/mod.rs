@@ -235,9 +235,8 @@
 //! [`CircuitBreakerLayer::handle`] lists every breaker with its counters, forces, resets and
 //! disables them, uses one by hand, and subscribes to their transitions.
 //! [`is_refusing`](CircuitBreakerHandle::is_refusing) helps to leave tools out of a list while
-//! their breakers are open. [`last_opening`](Breaker::last_opening) returns why a breaker has
-//! opened. Each transition is also a `tool.breaker` event at WARN, and reaches the layer's
-//! [`Listen`](crate::Listen)er.
+//! their breakers are open. Each transition is also a `tool.breaker` event at WARN, and reaches the
+//! layer's [`Listen`](crate::Listen)er.
 //!
 //! ## Bounds
 //!
@@ -302,7 +301,7 @@ pub(crate) use self::{
 pub(crate) use crate::config::period;
 pub use crate::{
     config::MAX_PERIOD,
-    event::transition::{BreakerState, Opening, Transition, TransitionReason},
+    event::transition::{BreakerState, Transition, TransitionReason},
     flow::Abandoned,
     kit::{keyed::KeyedBuilder, lagged::Lagged},
 };

@@ -69,16 +69,6 @@ crate::text::debug_fields! {
     }
 }
 
-/// The last opening.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Opened {
-    pub(super) cause: OpenCause,
-    pub(super) slow_calls: u32,
-    pub(super) at: Duration,
-    /// The duration of the call that opened it.
-    pub(super) latency: Option<Duration>,
-}
-
 /// Why a call is not admitted, and when to come back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {

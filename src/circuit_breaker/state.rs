@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     rules::Rules,
-    snapshot::{BreakerSnapshot, Opened, Refused},
+    snapshot::{BreakerSnapshot, Refused},
     window::{Tally, Verdict, Window},
 };
 use crate::{
@@ -59,8 +59,8 @@ pub(super) struct Machine {
     /// The failures that have counted.
     pub(super) failures: u64,
     opened: u64,
-    /// By whatever means.
-    pub(super) last_opening: Option<Opened>,
+    /// Why it has opened last, by whatever means.
+    last_opening: Option<OpenCause>,
     /// Why the last call failed, of those that a registry of servers has recorded.
     pub(super) failed_with: Option<Reason>,
     /// The hash of the tool that the failures since the last answer are evidence against, or
@@ -190,7 +190,7 @@ impl Machine {
         };
         Some(Refused {
             retry_after,
-            cause: self.last_opening.map(|opened| opened.cause),
+            cause: self.last_opening,
             of_principal: false,
             is_half_open: self.state == BreakerState::HalfOpen,
         })
@@ -530,15 +530,10 @@ impl Machine {
         self.generation = self.generation.wrapping_add(1);
         self.has_news = true;
         if state.is_open() {
-            self.last_opening = Some(Opened {
-                cause: OpenCause {
-                    reason,
-                    failures: tally.failures,
-                    calls: tally.calls,
-                },
-                slow_calls: tally.slow,
-                at: self.now,
-                latency: None,
+            self.last_opening = Some(OpenCause {
+                reason,
+                failures: tally.failures,
+                calls: tally.calls,
             });
         }
         self.probes = Vec::new();

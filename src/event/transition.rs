@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::text::Short;
 
@@ -140,26 +139,6 @@ crate::text::debug_fields! {
         tool: this.tool.as_deref().map(Short::name),
         from, to, reason, generation, calls, failures, slow_calls, open_for,
     }
-}
-
-/// The last time that a circuit breaker opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Opening {
-    /// The rule that opened it; or that a probe failed, that a handle forced it open, or that
-    /// another process had opened it.
-    pub reason: TransitionReason,
-    /// When.
-    pub at: Instant,
-    /// How many results led to it, as in [`Transition::calls`].
-    pub calls: u32,
-    /// Failures among them.
-    pub failures: u32,
-    /// Slow calls among them.
-    pub slow_calls: u32,
-    /// The duration of the call that opened it, from its first wait. `None` if unknown: the call
-    /// did not wait, it panicked, or no call's end opened the breaker.
-    pub latency: Option<Duration>,
 }
 
 /// Durations as whole milliseconds, rounded up.
