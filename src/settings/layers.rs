@@ -175,14 +175,14 @@ impl Settings {
     }
 
     /// Returns the layer that shortens answers, to be completed with a hook that keeps the whole:
-    /// for [`StackBuilder::with_fit`](super::StackBuilder::with_fit). `None` unless it is enabled.
+    /// for [`Place::Call`](super::Place::Call). `None` unless it is enabled.
     pub fn fit_layer(&self) -> Option<FitLayer> {
         let fit = &self.fit;
         fit.enabled.then(|| FitLayer::new(fit.max_chars))
     }
 
     /// Returns the layer that runs repeated calls once: for
-    /// [`StackBuilder::with_once`](super::StackBuilder::with_once). `None` unless it is enabled.
+    /// [`Place::Allowed`](super::Place::Allowed). `None` unless it is enabled.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Settings {
     }
 
     /// Returns the layer that keeps answers, without a classifier: for
-    /// [`StackBuilder::with_cache`](super::StackBuilder::with_cache). `None` if no tool is named.
+    /// [`Place::Allowed`](super::Place::Allowed). `None` if no tool is named.
     ///
     /// # Errors
     ///

@@ -80,20 +80,21 @@
 //! use tower::{ServiceBuilder, limit::ConcurrencyLimitLayer, service_fn};
 //! use tower_toolcall::{
 //!     BoxError, ToolCall,
-//!     check::check_fn,
+//!     check::{CheckLayer, check_fn},
 //!     otel::LangfuseHooks,
 //!     settings::{Place, Settings},
 //! };
 //!
 //! # fn main() -> Result<(), BoxError> {
+//! let check = check_fn(|_call, answer: &String| match answer.is_empty() {
+//!     true => Err("the answer is empty".into()),
+//!     false => Ok(()),
+//! });
 //! let stack = Settings::http_proxy()
 //!     .stack()
 //!     // For MCP tools: LangfuseHooks::new(McpHooks::new()).
 //!     .with_hooks(LangfuseHooks::default())
-//!     .with_check(check_fn(|_call, answer: &String| match answer.is_empty() {
-//!         true => Err("the answer is empty".into()),
-//!         false => Ok(()),
-//!     }))
+//!     .with_layer(Place::Call, CheckLayer::new(check))
 //!     .with_layer(Place::Attempt, ConcurrencyLimitLayer::new(8))
 //!     .build()?;
 //! let tool = service_fn(|_call: ToolCall| async { Ok::<_, BoxError>("sunny".to_owned()) });
@@ -151,8 +152,8 @@
 //! tools. A variable takes precedence over a file, and a file over the [preset](#presets).
 //! [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity),
 //! trace, metrics, repeat guard, validate (with schemas), policy (if `[policy]` is not empty),
-//! [once](StackBuilder::with_once) and [cache](StackBuilder::with_cache), quota (with
-//! `quota.tokens`), [fit](StackBuilder::with_fit), deadline, retry, the spans of attempts
+//! [once and cache](StackBuilder::with_layer), quota (with `quota.tokens`),
+//! [fit and check](StackBuilder::with_layer), deadline, retry, the spans of attempts
 //! (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit
 //! breaker, timeout, catch panic. A [`ToolResultLayer`](crate::result::ToolResultLayer) goes around
 //! it. A disabled layer is a [`Switch`](crate::switch::Switch) that is off. Layers of your own go

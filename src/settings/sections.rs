@@ -217,7 +217,7 @@ settings! {
     }
 
     /// Answers that are too long for a model: `[fit]`. For [`Settings::fit_layer`]: it is in a
-    /// stack by `StackBuilder::with_fit`.
+    /// stack by `StackBuilder::with_layer`.
     fit: FitSettings, FitPart {
         /// Shortens answers that are too long for a model. Default: no.
         enabled: bool = false, "TOOLCALL_FIT_ENABLED";
@@ -243,7 +243,7 @@ settings! {
     }
 
     /// The settings of calls that are repeated and run once: `[once]`. For
-    /// [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_once`. See
+    /// [`Settings::once_layer`]: it is in a stack by `StackBuilder::with_layer`. See
     /// [`once`](crate::once).
     once: OnceSettings, OncePart {
         /// Answers a repeated call from memory: puts the layer into the stack. Default: no.
@@ -262,7 +262,7 @@ settings! {
         max_bytes: u64 = 64 << 20, "TOOLCALL_ONCE_MAX_BYTES";
     }
 
-    /// Answers to keep: `[cache]`. For [`Settings::cache_layer`]: `StackBuilder::with_cache` adds
+    /// Answers to keep: `[cache]`. For [`Settings::cache_layer`]: `StackBuilder::with_layer` adds
     /// it to a stack. See [`cache`](crate::cache). No layer without tools.
     cache: CacheSettings, CachePart {
         /// The flat names of tools with answers to keep: tools that only read. Default: none.

@@ -20,6 +20,7 @@ use tower_toolcall::{
     outcome::ByError,
     poll::{Job, Polled, Started},
     settings::{Own, Place, Settings, StackBuilder, StackLayer},
+    switch::Switch,
     trace::{End, TraceHooks},
 };
 use tower_toolcall_test::{Script, Step};
@@ -191,7 +192,11 @@ async fn a_kept_answer_costs_no_token_of_the_quota() {
         s.quota.fail_fast = true;
     });
     let once = settings.once_layer().unwrap();
-    let layer = settings.stack().with_once(once).build().unwrap();
+    let layer = settings
+        .stack()
+        .with_layer(Place::Allowed, Switch::from(once))
+        .build()
+        .unwrap();
     let tool = Script::new([Step::ok("done")]);
     let call = |key| ToolCall::new("pay").with_agent_id("a1").with_once_key(key);
     for _ in 0..3 {
@@ -202,32 +207,30 @@ async fn a_kept_answer_costs_no_token_of_the_quota() {
     assert_eq!(other, Err(ErrorKind::RateLimited));
 }
 
-/// A check sees the whole answer, whichever of both was added first; a switched-off layer is none.
+/// A check inside sees the whole answer; a switched-off layer is none.
 #[tokio::test(start_paused = true)]
 async fn answers_are_shortened_above_the_check() {
     let seen = Arc::new(AtomicUsize::new(0));
-    let (first, second) = (seen.clone(), seen.clone());
-    let see = |seen: &AtomicUsize, answer: &String| {
-        seen.fetch_add(answer.len(), SeqCst);
-        Ok(())
-    };
     for (enabled, expected) in [(true, 1_000), (false, 5_000)] {
         let settings = changed(|s| {
             s.fit.enabled = enabled;
             s.fit.max_chars = 1_000;
         });
-        let (first, second) = (first.clone(), second.clone());
+        let count = seen.clone();
+        let check = check_fn(move |_, answer: &String| {
+            count.fetch_add(answer.len(), SeqCst);
+            Ok(())
+        });
         let layer = settings
             .stack()
-            .with_check(check_fn(move |_, answer: &String| see(&first, answer)))
-            .with_fit(settings.fit_layer())
-            .with_check(check_fn(move |_, answer: &String| see(&second, answer)))
+            .with_layer(Place::Call, Switch::from(settings.fit_layer()))
+            .with_layer(Place::Call, CheckLayer::new(check))
             .build()
             .unwrap();
         let tool = service_fn(|_: ToolCall| async { Ok::<_, BoxError>("x".repeat(5_000)) });
         let answer = layer.layer(tool).oneshot(call()).await.unwrap();
         assert!(answer.len().abs_diff(expected) < 10, "{}", answer.len());
-        assert_eq!(seen.swap(0, SeqCst), 10_000);
+        assert_eq!(seen.swap(0, SeqCst), 5_000);
     }
 }
 
@@ -331,13 +334,14 @@ async fn a_check_refuses_an_answer() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let heard = Heard::default();
+    let check = check_fn(|call: &CallInfo, answer: &&str| match *answer {
+        "done" => Ok(()),
+        _ => Err(format!("{} says nothing", call.tool()).into()),
+    });
     let layer = Settings::agent_loop()
         .stack()
+        .with_layer(Place::Call, CheckLayer::new(check))
         .with_layer(Place::Call, Notes("call", heard.clone()))
-        .with_check(check_fn(|call: &CallInfo, answer: &&str| match *answer {
-            "done" => Ok(()),
-            _ => Err(format!("{} says nothing", call.tool()).into()),
-        }))
         .with_layer(Place::Call, CheckLayer::max_bytes(20));
     let layer = layer.build().unwrap();
     let tool = |answer: &'static str| {

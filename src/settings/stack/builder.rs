@@ -18,21 +18,19 @@ use crate::validate::Schemas;
 use crate::{
     cache::CacheLayer,
     call::{ReplaySafety, ToolCall},
-    check::{Check, CheckLayer},
     concurrency_limit::ConcurrencyLimitLayer,
     config::ConfigError,
     error::ToolError,
     event::Listen,
-    fit::{FitLayer, Shorten},
     identity::{IdentityLayer, Resolve, ToolNames},
     normalize::NormalizeLayer,
-    once::OnceLayer,
-    outcome::{ByError, Classify},
+    outcome::ByError,
     policy::{Approval, PolicyLayer, Verdict},
     quota::QuotaLayer,
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
     settings::Settings,
+    switch::Switch,
     timeout::TimeoutLayer,
     trace::TraceHooks,
 };
@@ -85,94 +83,28 @@ impl<C, O> StackBuilder<C, O> {
         self.edit(|own| own.hooks = Some(Arc::new(hooks)))
     }
 
-    /// Adds a check of answers, as a [`CheckLayer`] above all layers of your own at
-    /// [`Place::Call`]. Default: none. A limit of their size is `with_layer(Place::Call,
-    /// CheckLayer::max_bytes(..))`.
-    pub fn with_check<Res>(
-        self,
-        check: impl Check<Res> + Clone + Send + Sync + 'static,
-    ) -> StackBuilder<C, Own<Res>>
-    where
-        O: Into<Own<Res>>,
-        Res: 'static,
-    {
-        self.edit(|own| own.add_layer(Place::Call, CheckLayer::new(check), false))
-    }
-
-    /// Shortens answers that are too long for a model, above the [checks](Self::with_check) and
-    /// below spans and metrics. Default: answers pass as they are.
-    ///
-    /// ```
-    /// use tower_toolcall::settings::Settings;
-    ///
-    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-    /// let settings = Settings::default().with_env_from([("TOOLCALL_FIT_ENABLED", "yes")])?;
-    /// let fit = settings.fit_layer().map(|fit| fit.with_advice("ask for fewer rows"));
-    /// let stack = settings.stack().with_fit::<String>(fit).build()?;
-    /// # let _ = stack; Ok(()) }
-    /// ```
-    pub fn with_fit<Res>(self, fit: impl Into<Option<FitLayer>>) -> StackBuilder<C, Own<Res>>
-    where
-        O: Into<Own<Res>>,
-        Res: Shorten + 'static,
-    {
-        let fit = fit.into();
-        self.edit(|own| {
-            if let Some(fit) = fit {
-                // Outside of all that do not shorten, those that are yet to come included.
-                own.add_layer(Place::Call, fit, false);
-                own.fits += 1;
-            }
-        })
-    }
-
-    /// Runs no call again that is made again: at [`Place::Allowed`], below the layers that are
-    /// there already. A call that gets an answer from memory costs no unit of a quota. Default:
-    /// all calls run.
-    ///
-    /// ```
-    /// use tower_toolcall::settings::Settings;
-    ///
-    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
-    /// let settings = Settings::default().with_env_from([("TOOLCALL_ONCE_ENABLED", "yes")])?;
-    /// let stack = settings.stack().with_once::<String>(settings.once_layer()?).build()?;
-    /// # let _ = stack; Ok(()) }
-    /// ```
-    pub fn with_once<Res>(self, once: impl Into<Option<OnceLayer>>) -> StackBuilder<C, Own<Res>>
-    where
-        O: Into<Own<Res>>,
-        Res: Clone + Send + Sync + 'static,
-    {
-        let once = once.into();
-        self.edit(|own| once.map_or((), |once| own.add_layer(Place::Allowed, once, true)))
-    }
-
-    /// Answers calls of the tools that are named with what they have got before, as
-    /// [`with_once`](Self::with_once) stands. Give the layer the classifier of the stack, if
-    /// answers may be errors. Default: nothing is kept.
-    pub fn with_cache<Res, K>(
-        self,
-        cache: impl Into<Option<CacheLayer<K>>>,
-    ) -> StackBuilder<C, Own<Res>>
-    where
-        O: Into<Own<Res>>,
-        Res: Clone + Send + Sync + 'static,
-        K: Classify<Res> + Clone + Send + Sync + 'static,
-    {
-        let mut builder = self.edit(|_| {});
-        if let Some(cache) = cache.into() {
-            builder.parts.names = builder.parts.names.and(cache.tool_names());
-            builder.own.add_layer(Place::Allowed, cache, true);
-        }
-        builder
-    }
-
     /// Puts a layer of your own at a place in the stack, below those that are there already.
     /// Default: none.
     ///
     /// The part of the stack below it is a [`Below`], whatever is in it, so nearly every layer
     /// fits, those of tower too; errors that are not ours are [converted](crate::normalize). Calls
     /// allocate for each place that has layers.
+    ///
+    /// A layer of the settings that may be off is a [`Switch`]. At [`Place::Allowed`] a kept answer
+    /// costs no unit of a quota:
+    ///
+    /// ```
+    /// use tower_toolcall::{settings::{Place, Settings}, switch::Switch};
+    ///
+    /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// let settings = Settings::default().with_env_from([("TOOLCALL_ONCE_ENABLED", "yes")])?;
+    /// let once = Switch::from(settings.once_layer()?);
+    /// let stack = settings.stack().with_layer::<String, _>(Place::Allowed, once).build()?;
+    /// # let _ = stack; Ok(()) }
+    /// ```
+    ///
+    /// A [`CheckLayer`](crate::check::CheckLayer) and a [`FitLayer`](crate::fit::FitLayer) stand at
+    /// [`Place::Call`]; put the fit there first, so that the check sees whole answers.
     ///
     /// The layer is applied anew for each service that is made of the stack, and what it shares is
     /// its own affair: for a limit over all routes of an axum router, for example, tower's
@@ -194,7 +126,7 @@ impl<C, O> StackBuilder<C, O> {
         Res: 'static,
     {
         let names = names_of(&layer);
-        let mut builder = self.edit(|own| own.add_layer(place, layer, true));
+        let mut builder = self.edit(|own| own.add_layer(place, layer));
         builder.parts.names = builder.parts.names.and(names);
         builder
     }
@@ -255,7 +187,7 @@ impl<C, O> StackBuilder<C, O> {
     /// Sets the service that is asked for the approvals that `[policy]` wants: see
     /// [`PolicyLayer::with_approver`]. Default: none, and `policy.ask` is refused. A policy that no
     /// file can say stands at [`Place::Allowed`]: `with_layer(Place::Allowed, policy)`, before
-    /// `with_once` and `with_cache`, so that a kept answer is for those who may have it.
+    /// layers that keep answers, so that a kept answer is for those who may have it.
     pub fn with_approver<A>(mut self, approver: A) -> Self
     where
         A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
@@ -301,6 +233,11 @@ fn names_of(layer: &dyn Any) -> ToolNames {
         .or_else(|| of(layer, QuotaLayer::tool_names))
         .or_else(|| of(layer, ConcurrencyLimitLayer::tool_names))
         .or_else(|| of(layer, CacheLayer::<ByError>::tool_names))
+        .or_else(|| {
+            of(layer, |cache: &Switch<CacheLayer>| {
+                cache.get().map(CacheLayer::tool_names).unwrap_or_default()
+            })
+        })
         .or_else(|| of(layer, RepeatGuardLayer::<ByError>::tool_names))
         .or_else(|| of(layer, RetryLayer::<ByError>::tool_names))
         .unwrap_or_default()

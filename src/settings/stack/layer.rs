@@ -116,8 +116,8 @@ impl<C, O> StackLayer<C, O> {
     /// With a table of all tools ([`with_identity`](super::StackBuilder::with_identity)) they are
     /// known to match.
     ///
-    /// Not those of layers of your own, except [`with_cache`](super::StackBuilder::with_cache) and
-    /// what [`with_layer`](super::StackBuilder::with_layer) knows.
+    /// Not those of layers of your own, except what
+    /// [`with_layer`](super::StackBuilder::with_layer) knows.
     pub fn tool_names(&self) -> ToolNames {
         let own = [
             self.policy.get().map(PolicyLayer::tool_names),

@@ -48,14 +48,12 @@ pub type Below<Res> = BoxCloneSyncService<ToolCall, Res, ToolError>;
 type OwnLayer<Res> = dyn Fn(Below<Res>) -> Below<Res> + Send + Sync;
 type OwnHooks<Res> = dyn TraceHooks<Res> + Send + Sync;
 
-/// Hooks, checks and layers of your own, for answers of the type `Res`: the second type parameter
+/// Hooks and layers of your own, for answers of the type `Res`: the second type parameter
 /// of a [`StackBuilder`](super::StackBuilder) once it was given any of them.
 pub struct Own<Res> {
     pub(super) hooks: Option<Arc<OwnHooks<Res>>>,
     /// From the outside in.
     layers: Vec<(Place, Arc<OwnLayer<Res>>)>,
-    /// How many of these are there to shorten answers, and stay outermost.
-    pub(super) fits: usize,
 }
 
 impl<Res> Own<Res> {
@@ -83,8 +81,8 @@ impl<Res> Own<Res> {
         Placed::Own(layers.fold(below, |below, (_, layer)| layer(below)))
     }
 
-    /// Inside those that are at this place already, or outside of them.
-    pub(super) fn add_layer<L>(&mut self, place: Place, layer: L, inside: bool)
+    /// Adds a layer inside those that are at this place already.
+    pub(super) fn add_layer<L>(&mut self, place: Place, layer: L)
     where
         L: Layer<Below<Res>> + Send + Sync + 'static,
         L::Service: Service<ToolCall, Response = Res, Error: Into<ToolError>, Future: Send>
@@ -95,8 +93,7 @@ impl<Res> Own<Res> {
         Res: 'static,
     {
         let layer = move |below| Below::new(NormalizeLayer::new().layer(layer.layer(below)));
-        let at = if inside { self.layers.len() } else { self.fits };
-        self.layers.insert(at, (place, Arc::new(layer)));
+        self.layers.push((place, Arc::new(layer)));
     }
 }
 
@@ -105,7 +102,6 @@ impl<Res> Clone for Own<Res> {
         Self {
             hooks: self.hooks.clone(),
             layers: self.layers.clone(),
-            fits: self.fits,
         }
     }
 }
@@ -116,7 +112,6 @@ impl<Res> From<()> for Own<Res> {
         Self {
             hooks: None,
             layers: Vec::new(),
-            fits: 0,
         }
     }
 }
