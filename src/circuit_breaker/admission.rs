@@ -9,11 +9,10 @@ use tokio::time::Instant;
 
 use super::{
     breaker::{Breaker, Permit},
-    cell::Kept,
     circuit::{Circuit, End, Report},
     snapshot::Refused,
-    state::Admission,
-    weak::WeakFailures,
+    state::{Admission, Pass},
+    weak::{Own, WeakFailures},
     window::Verdict,
 };
 use crate::{
@@ -57,7 +56,7 @@ impl Breaker {
         call: Option<(&ToolCall, &CallInfo)>,
     ) -> Result<Admission, Refused> {
         match self.circuit().cell.pass() {
-            Some(passes) => Ok(passes),
+            Some(pass) => Ok(pass.into()),
             None => self.decide(call),
         }
     }
@@ -67,13 +66,22 @@ impl Breaker {
         let circuit = self.circuit();
         let may_probe = || call.is_none_or(|(call, _)| circuit.may_probe(call));
         let info = call.map(|(_, info)| info);
-        let (passes, transition) = circuit.with(|kept| kept.admit(info, may_probe))?;
-        if let Some(transition) = transition {
-            // A listener that panics must not cost a probe's place.
-            let mut permit = Permit::new(self, Some(passes), info);
-            self.emit(transition, info);
-            permit.passes = None;
+        let own = circuit.own(info);
+        if let Some(refused) = own.as_ref().and_then(|own| own.refuses(may_probe)) {
+            return Err(refused);
         }
+        let (pass, transition) = circuit.with(|kept| kept.admit(may_probe))?;
+        let mut passes = Admission::from(pass);
+        // A listener that panics must not cost a probe's place, nor may the principal's circuit, if
+        // it has changed meanwhile.
+        let mut permit = Permit::new(self, Some(passes), info);
+        if let Some(transition) = transition {
+            self.emit(transition, info);
+        }
+        if let Some(own) = own {
+            passes.own = own.with(|kept| kept.admit(may_probe))?.0;
+        }
+        permit.passes = None;
         Ok(passes)
     }
 
@@ -100,39 +108,50 @@ impl Breaker {
         let Report {
             verdict, own, call, ..
         } = report;
-        let Circuit { cell, shared, .. } = self.circuit();
+        let cell = &self.circuit().cell;
         if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
             return false;
         }
-        let record_own = |kept: &mut Kept| {
-            let end = (passes.own, own);
-            call.map(|call| kept.record_own(call, end, &shared.places))
-        };
-        let (transition, opens, own) = self.circuit().with(|kept| {
+        let (transition, opens, is_current, asked) = self.circuit().with(|kept| {
+            let asked = kept.asks_principals();
+            if own == Some(Verdict::FAILURE) {
+                kept.was_weak(None);
+            }
             let machine = &mut kept.machine;
             if let Some(delay) = report.delay {
                 machine.announced(delay.min(MAX_ANNOUNCED));
             }
+            let is_current = passes.pass.generation == machine.generation;
             let transition = machine.record(passes.pass, verdict, report.outage);
             let opens = transition.is_some() && machine.state == BreakerState::Open;
-            (transition, opens, record_own(kept))
+            (transition, opens, is_current, asked)
         });
         if let Some(transition) = transition {
             self.emit(transition, call);
         }
-        let Some((call, own)) = call.zip(own) else {
-            return opens;
-        };
-        let own = match own {
-            Err(_) if shared.makes_room(call.has_unverified_principal()) => {
-                self.circuit().with(record_own).and_then(Result::ok)
-            }
-            own => own.ok(),
-        };
-        if let Some(own) = own.flatten() {
-            self.emit_of_principal(own, call);
+        if let Some(call) = call {
+            self.end_own(call, passes.own, own.filter(|_| is_current), asked);
         }
         opens
+    }
+
+    /// Takes the end of a call for its principal alone. `asked`: calls have asked for the circuits
+    /// of principals.
+    fn end_own(&self, call: &CallInfo, pass: Pass, verdict: Option<Verdict>, asked: bool) {
+        let circuit = self.circuit();
+        let own = match verdict {
+            Some(Verdict::FAILURE) => circuit.make_own(call, self.hash(), !asked),
+            _ if asked => circuit.own(Some(call)),
+            _ => None,
+        };
+        let record = |own: Own<'_>| own.with(|kept| kept.machine.record(pass, verdict, None));
+        let Some(transition) = own.and_then(record) else {
+            return;
+        };
+        if transition.open_for.is_some() {
+            circuit.with(|kept| kept.was_weak(transition.open_for));
+        }
+        self.emit_of_principal(transition, call);
     }
 
     fn named(&self, transition: Transition) -> Transition {

@@ -8,7 +8,7 @@ use super::{
     circuit::{Circuit, Report},
     snapshot::BreakerSnapshot,
     state::{Admission, Pass},
-    weak::PrincipalRefused,
+    weak::{PrincipalRefused, Refusals},
     window::Verdict,
 };
 use crate::{
@@ -72,10 +72,14 @@ impl Breaker {
 
     /// Returns state and counters.
     pub fn snapshot(&self) -> BreakerSnapshot {
+        self.snapshot_with(&self.circuit().shared.refused())
+    }
+
+    pub(super) fn snapshot_with(&self, refused: &Refusals) -> BreakerSnapshot {
         BreakerSnapshot {
             server: self.server().map(str::to_owned),
             tool: self.tool().map(str::to_owned),
-            principals_refused: self.principals().len(),
+            principals_refused: self.own_of(refused).len(),
             ..self.look()
         }
     }
@@ -105,9 +109,14 @@ impl Breaker {
     /// }
     /// ```
     pub fn principals(&self) -> Vec<PrincipalRefused> {
-        let look = |kept: &mut Kept| kept.principals.refused(kept.machine.now);
-        let refused = self.circuit().peek(look);
-        refused.unwrap_or_default()
+        self.own_of(&self.circuit().shared.refused()).to_vec()
+    }
+
+    /// Returns its own of all refused principals, if calls ask for them.
+    fn own_of<'a>(&self, refused: &'a Refusals) -> &'a [PrincipalRefused] {
+        let asks = self.circuit().peek(|kept| kept.asks_principals());
+        let own = refused.get(&self.hash()).filter(|_| asks == Some(true));
+        own.map_or(&[], Vec::as_slice)
     }
 
     /// Refuses every call until it is reset.
@@ -138,7 +147,7 @@ impl Breaker {
     /// Forces a state, which lets refused principals in. The transition is not emitted yet.
     pub(super) fn turn(&self, state: BreakerState, reason: TransitionReason) -> Option<Transition> {
         self.change(|kept| {
-            kept.principals.forget();
+            kept.forget_principals();
             // A closed breaker keeps what it has counted when another process closes.
             let is_news = reason == TransitionReason::Forced || kept.machine.state != state;
             is_news.then(|| kept.machine.force(state, reason))?

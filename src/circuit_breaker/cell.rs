@@ -23,18 +23,16 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 use super::{
     rules::Rules,
     snapshot::Refused,
-    state::{Admission, Machine, Pass},
-    weak::Principals,
+    state::{Machine, Pass},
     window::Verdict,
 };
 use crate::{
-    call::CallInfo,
     event::transition::{BreakerState, Transition},
-    kit::{
-        registry::Eviction,
-        share::{NoRoom, Units},
-    },
+    kit::registry::Eviction,
 };
+
+/// For so long after a weak failure, calls ask for the circuits of their principals.
+const ASKS_PRINCIPALS: Duration = Duration::from_secs(3600);
 
 /// Every call is admitted.
 const ADMITS: u64 = 1;
@@ -46,7 +44,7 @@ fn generation(word: u64) -> u32 {
 }
 
 pub(super) struct Cell {
-    /// `generation << 32 | epoch << 2 | flags`.
+    /// `generation << 32 | flags`.
     word: AtomicU64,
     /// Made when it first has something to remember: most tools never fail, and a name should not
     /// cost much. Without one the breaker is closed.
@@ -56,8 +54,10 @@ pub(super) struct Cell {
 /// The state behind the mutex.
 pub(super) struct Kept {
     pub(super) machine: Machine,
-    /// The circuits of principals with weak failures.
-    pub(super) principals: Principals,
+    /// Until then, calls ask for the circuits of their principals.
+    asks_until: Duration,
+    /// Until then, the breaker is kept for a principal that may be refused.
+    refuses_until: Duration,
     /// Wakes the calls that wait for the result of a probe.
     verdicts: Option<Arc<Notify>>,
     /// When a call came, or a person, for the last time.
@@ -68,7 +68,8 @@ impl Kept {
     fn new(state: BreakerState, rules: &Arc<Rules>) -> Self {
         Self {
             machine: Machine::new(state, rules),
-            principals: Principals::default(),
+            asks_until: Duration::ZERO,
+            refuses_until: Duration::ZERO,
             verdicts: None,
             used: Duration::ZERO,
         }
@@ -76,81 +77,67 @@ impl Kept {
 
     /// Which operations need no mutex.
     fn word(&self) -> u64 {
-        let is_shared = self.principals.is_empty();
+        let is_shared = !self.asks_principals();
         let flag = |is_set: bool, flag: u64| u64::from(is_shared && is_set) * flag;
         let admits = flag(self.machine.admits(), ADMITS);
         let quiet = flag(self.machine.ignores_successes(), QUIET);
-        let epoch = u64::from(self.principals.epoch) << 2;
-        u64::from(self.machine.generation) << 32 | epoch | admits | quiet
+        u64::from(self.machine.generation) << 32 | admits | quiet
     }
 
-    /// Returns why a call would be refused. A call by hand has no principal.
-    pub(super) fn refuses(
-        &mut self,
-        call: Option<&CallInfo>,
-        may_probe: impl Fn() -> bool,
-    ) -> Option<Refused> {
-        let own = call.and_then(|call| self.principals.of(call, self.machine.now));
-        let own = own.and_then(|own| own.refuses(&may_probe));
-        own.map(|own| Refused {
-            of_principal: true,
-            ..own
-        })
-        .or_else(|| self.machine.refuses(&may_probe))
+    /// Returns whether calls ask for the circuits of their principals.
+    pub(super) fn asks_principals(&self) -> bool {
+        self.machine.now < self.asks_until
+    }
+
+    /// A weak failure has counted for its principal alone. `open_for`: it has opened the circuit of
+    /// the principal for so long.
+    pub(super) fn was_weak(&mut self, open_for: Option<Duration>) {
+        let until = self.machine.now.saturating_add(ASKS_PRINCIPALS);
+        let refuses_until = open_for.map_or(Duration::ZERO, |time| until.saturating_add(time));
+        self.refuses_until = self.refuses_until.max(refuses_until);
+        self.asks_until = self.asks_until.max(refuses_until.max(until));
+    }
+
+    /// Lets refused principals in.
+    pub(super) fn forget_principals(&mut self) {
+        (self.asks_until, self.refuses_until) = (Duration::ZERO, Duration::ZERO);
     }
 
     pub(super) fn admit(
         &mut self,
-        call: Option<&CallInfo>,
         may_probe: impl Fn() -> bool,
-    ) -> Result<(Admission, Option<Transition>), Refused> {
-        if let Some(refused) = self.refuses(call, may_probe) {
-            return Err(refused);
+    ) -> Result<(Pass, Option<Transition>), Refused> {
+        match self.machine.refuses(may_probe) {
+            Some(refused) => Err(refused),
+            None => Ok(self.machine.admit()),
         }
-        let (pass, transition) = self.machine.admit();
-        let own = match call.and_then(|call| self.principals.of(call, self.machine.now)) {
-            Some(own) => own.admit().0,
-            None => self.principals.first(),
-        };
-        Ok((Admission { pass, own }, transition))
     }
 
     /// Returns the next end of a probe, and when to look again even without one, if a call would be
     /// refused until a probe has ended.
-    pub(super) fn next_verdict(
-        &mut self,
-        call: &CallInfo,
-        may_probe: bool,
-    ) -> Option<(OwnedNotified, Duration)> {
-        let refused = self.refuses(Some(call), || may_probe);
+    pub(super) fn next_verdict(&mut self, may_probe: bool) -> Option<(OwnedNotified, Duration)> {
+        let refused = self.machine.refuses(|| may_probe);
         let rest = refused.filter(|refused| refused.is_half_open)?.retry_after;
         let verdicts = Arc::clone(self.verdicts.get_or_insert_default());
         Some((verdicts.notified_owned(), rest))
     }
 
-    /// Records the end of a call for its principal alone. Fails if all places for principals are
-    /// taken.
-    pub(super) fn record_own(
-        &mut self,
-        call: &CallInfo,
-        end: (Pass, Option<Verdict>),
-        places: &Arc<Units>,
-    ) -> Result<Option<Transition>, NoRoom> {
-        let (now, rules) = (self.machine.now, &self.machine.rules);
-        self.principals.record(call, end, now, rules, places)
+    /// Begins anew.
+    pub(super) fn forget(&mut self, rules: &Arc<Rules>) {
+        let now = self.machine.now;
+        *self = Self::new(BreakerState::Closed, rules);
+        self.machine.at(now);
     }
 
     /// Returns whether this breaker may be evicted.
     pub(super) fn eviction(&mut self) -> Eviction {
-        let of_principals = self.principals.eviction(self.machine.now);
+        let now = self.machine.now;
+        let of_principals = match self.asks_principals() {
+            _ if now < self.refuses_until => Eviction::Forbidden,
+            true => Eviction::Costly,
+            false => Eviction::Free,
+        };
         self.machine.eviction(self.used).max(of_principals)
-    }
-
-    /// Returns the calls to wake, if something has changed that they wait for.
-    fn news(&mut self) -> Option<Arc<Notify>> {
-        let of_all = mem::take(&mut self.machine.has_news);
-        let of_principal = mem::take(&mut self.principals.has_news);
-        self.verdicts.clone().filter(|_| of_all || of_principal)
     }
 }
 
@@ -165,14 +152,11 @@ impl Cell {
         }
     }
 
-    /// Returns the passes of a call, if every call is admitted.
+    /// Returns the pass of a call, if every call is admitted.
     #[inline]
-    pub(super) fn pass(&self) -> Option<Admission> {
+    pub(super) fn pass(&self) -> Option<Pass> {
         let word = self.word.load(Acquire);
-        (word & ADMITS != 0).then(|| Admission {
-            pass: Pass::of(generation(word)),
-            own: Pass::of(word as u32 >> 2),
-        })
+        (word & ADMITS != 0).then(|| Pass::of(generation(word)))
     }
 
     /// Returns whether this end of an admitted call changes nothing.
@@ -212,7 +196,8 @@ impl Cell {
         let state = kept.get_or_insert_with(new);
         state.used = state.machine.at(now).now;
         let result = work(state);
-        let verdicts = state.news();
+        let has_news = mem::take(&mut state.machine.has_news);
+        let verdicts = state.verdicts.clone().filter(|_| has_news);
         self.word.store(state.word(), Release);
         drop(kept);
         if let Some(verdicts) = verdicts {

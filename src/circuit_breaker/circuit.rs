@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{broadcast, watch},
+    sync::{broadcast, futures::OwnedNotified, watch},
     time::Instant,
 };
 
@@ -17,7 +17,7 @@ use super::{
     cell::{Cell, Kept},
     rules::Rules,
     snapshot::Refused,
-    weak::WeakFailures,
+    weak::{Principal, WeakFailures},
     window::Verdict,
 };
 use crate::{
@@ -29,10 +29,7 @@ use crate::{
         transition::{BreakerState, Transition},
     },
     flow::Abandoned,
-    kit::{
-        registry::{Evict, Eviction, WeakRegistry},
-        share::Units,
-    },
+    kit::registry::{Evict, Eviction, Registry},
     outcome::{Count, Outcome},
 };
 
@@ -57,12 +54,8 @@ crate::text::debug_fields! { {} |_| Settings { rules, weak_failures, .. } }
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) listener: Listener,
-    /// The places of principals with weak failures.
-    pub(super) places: Arc<Units>,
-    /// When a place was looked for last: for principals that were verified, and for others.
-    pub(super) looked: Mutex<[Option<Duration>; 2]>,
-    /// All breakers of the layer.
-    pub(super) circuits: OnceLock<WeakRegistry<Circuit>>,
+    /// The circuits of principals with weak failures, by the keys of breakers and principals.
+    pub(super) principals: Registry<Principal>,
     /// New breakers are disabled.
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.
@@ -215,7 +208,20 @@ impl Circuit {
         if self.cell.pass().is_some() {
             return None;
         }
-        self.peek(|kept| kept.refuses(call, may_probe)).flatten()
+        let own = self.own(call).and_then(|own| own.refuses(&may_probe));
+        own.or_else(|| self.peek(|kept| kept.machine.refuses(&may_probe))?)
+    }
+
+    /// Returns the next end of a probe that the call waits for, and when to look again even without
+    /// one.
+    pub(super) fn next_verdict(
+        &self,
+        call: &CallInfo,
+        may_probe: bool,
+    ) -> Option<(OwnedNotified, Duration)> {
+        let next = |kept: &mut Kept| kept.next_verdict(may_probe);
+        let own = self.own(Some(call)).and_then(|own| own.with(next));
+        own.or_else(|| self.peek(next)?)
     }
 
     /// Returns whether a call can show that the tool works again.

@@ -111,7 +111,11 @@ impl CircuitBreakerHandle {
 
     /// Returns every breaker's state and counters, in the order of server and tool.
     pub fn snapshot(&self) -> Vec<BreakerSnapshot> {
-        self.breakers().iter().map(Breaker::snapshot).collect()
+        let refused = self.shared.refused();
+        let breakers = self.breakers().into_iter();
+        breakers
+            .map(|breaker| breaker.snapshot_with(&refused))
+            .collect()
     }
 
     /// Returns the number of breakers; never more than the layer's bound.

@@ -11,7 +11,7 @@ use super::{
     handle::CircuitBreakerHandle,
     rules::{Probe, Rules, Trip},
     service::CircuitBreaker,
-    weak::WeakFailures,
+    weak::{Principal, WeakFailures},
 };
 use crate::{
     config::{ConfigError, period, refuse_if},
@@ -19,7 +19,7 @@ use crate::{
     key::{Key, Keys},
     kit::{
         keyed::{Classified, KeyedBuilder},
-        share::Units,
+        registry::Registry,
     },
     outcome::ByError,
 };
@@ -186,11 +186,8 @@ impl<C> CircuitBreakerBuilder<C> {
     /// Sets what [weak failures](crate::Outcome::is_weak) count for. Default:
     /// [per principal](WeakFailures::PerPrincipal).
     ///
-    /// The same trip and open period hold for a principal as for the breaker. As many principals
-    /// are kept as [keys](Keys::at_most), and those that were [not
-    /// verified](crate::ToolCall::with_unverified_ids) have half of the places at most. If no place
-    /// is left, the principal that has not called for the longest time is evicted, whatever its
-    /// keys are, unless it is currently refused.
+    /// The same trip and open period hold for a principal as for the breaker. See
+    /// [how many principals are kept](super#bounds).
     pub fn with_weak_failures(mut self, count: WeakFailures) -> Self {
         self.settings.weak_failures = count;
         self
@@ -235,24 +232,22 @@ impl<C> CircuitBreakerBuilder<C> {
 
     fn build_checked(mut self) -> CircuitBreakerLayer<C> {
         self.settings.counts_tools = self.is_of_tools();
-        let places = self.keys.max() as u64;
+        let (key, origin) = (self.keys.key().clone().per_principal(), Instant::now());
+        let overflow = Principal::new(&self.settings.rules, origin);
         let shared = Arc::new(Shared {
             settings: self.settings,
             listener: self.listener.clone(),
-            places: Units::new(places, places),
-            looked: Mutex::default(),
-            circuits: OnceLock::new(),
+            principals: Registry::new(key, self.keys.max(), overflow, Listener::NONE),
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),
-            origin: Instant::now(),
+            origin,
         });
         let overflow = Circuit::new(&shared, true);
         let make = |_: &_| Circuit::new(&shared, false);
         let circuits = self
             .keys
             .registry("circuit_breaker", self.listener, overflow, make);
-        let _ = shared.circuits.set(circuits.downgrade());
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,

@@ -13,14 +13,10 @@ use super::{
     cell::{Cell, Kept},
     rules::{Rates, Rules, Trip},
     snapshot::BreakerSnapshot,
-    state::{Admission, Pass},
+    state::Pass,
     window::Verdict,
 };
-use crate::{
-    call::{CallInfo, ToolCall},
-    event::transition::{BreakerState as State, Transition, TransitionReason as Reason},
-    kit::share::Units,
-};
+use crate::event::transition::{BreakerState as State, Transition, TransitionReason as Reason};
 
 const START: Duration = Duration::ZERO;
 
@@ -48,9 +44,9 @@ impl Shared {
 
     fn admit(&self, now: Duration) -> (Option<Pass>, Option<Transition>) {
         match self.cell.pass() {
-            Some(passes) => (Some(passes.pass), None),
-            None => match self.at(now, |kept| kept.admit(None, || true)) {
-                Ok((passes, change)) => (Some(passes.pass), change),
+            Some(pass) => (Some(pass), None),
+            None => match self.at(now, |kept| kept.admit(|| true)) {
+                Ok((pass, change)) => (Some(pass), change),
                 Err(_) => (None, None),
             },
         }
@@ -253,7 +249,7 @@ fn a_refusal_tells_of_its_own_period() {
         assert!(shared.call(Verdict::FAILURE));
         let thread = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.at(START, |kept| kept.admit(None, || true)))
+            thread::spawn(move || shared.at(START, |kept| kept.admit(|| true)))
         };
         shared.reset();
         if let Err(refused) = thread.join().expect("no panic") {
@@ -281,114 +277,5 @@ fn an_adopted_opening_and_an_own_one_open_it_once() {
         assert!(shared.admit(START).0.is_none());
         shared.record(early.expect("closed"), Some(Verdict::SUCCESS), START);
         assert!(shared.look(START).stale_total > 0);
-    });
-}
-
-/// A principal, whose failures are weak.
-struct Own {
-    call: CallInfo,
-    places: Plain<Units>,
-}
-
-impl Own {
-    fn new(agent: &'static str) -> Self {
-        Self {
-            call: ToolCall::new("search").with_agent_id(agent).info(),
-            places: Units::new(9, 9),
-        }
-    }
-
-    fn admit(&self, shared: &Shared, now: Duration) -> Option<Admission> {
-        let admit = || shared.at(now, |kept| kept.admit(Some(&self.call), || true).ok());
-        shared.cell.pass().or_else(|| Some(admit()?.0))
-    }
-
-    /// Ends a call, as `Breaker::end` does. Returns whether that opened the principal's circuit.
-    fn end(&self, shared: &Shared, passes: Admission, own: Verdict, now: Duration) -> bool {
-        let verdict = (own == Verdict::SUCCESS).then_some(own);
-        if verdict.is_some() && shared.cell.ignores(passes.pass, verdict) {
-            return false;
-        }
-        let change = shared.at(now, |kept| {
-            kept.machine.record(passes.pass, verdict, None);
-            kept.record_own(&self.call, (passes.own, Some(own)), &self.places)
-        });
-        let change = change.expect("there is a place");
-        change.is_some_and(|change| change.to == State::Open)
-    }
-
-    fn call(&self, shared: &Shared, own: Verdict, now: Duration) -> bool {
-        let passes = self.admit(shared, now).expect("not refused");
-        self.end(shared, passes, own, now)
-    }
-}
-
-/// Trap 2: a weak failure that was admitted before its principal's circuit opened and closed again
-/// counts no more, although the circuit was forgotten, and whatever another principal does.
-#[test]
-fn a_late_weak_failure_opens_nothing_after_a_recovery() {
-    check(|| {
-        let shared = Shared::new(Trip::consecutive_failures(1));
-        let (a, b) = (Own::new("a"), Own::new("b"));
-        let late = a.admit(&shared, START).expect("closed");
-        let other = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || b.call(&shared, Verdict::SUCCESS, START))
-        };
-        assert!(a.call(&shared, Verdict::FAILURE, START));
-        let now = START + shared.rules.open_for;
-        assert!(!a.call(&shared, Verdict::SUCCESS, now));
-        assert!(!a.end(&shared, late, Verdict::FAILURE, now));
-        assert!(a.admit(&shared, now).is_some());
-        assert!(!other.join().expect("no panic"));
-        assert_eq!(shared.look(now).state, State::Closed);
-    });
-}
-
-/// A person resets the breaker while two principals fail: what was admitted before counts no more,
-/// and what was admitted after it is not lost.
-#[test]
-fn weak_failures_beside_a_reset_are_counted_or_late() {
-    check(|| {
-        let shared = Shared::new(Trip::consecutive_failures(1));
-        let (a, b) = (Own::new("a"), Own::new("b"));
-        let other = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let opened = b.call(&shared, Verdict::FAILURE, START);
-                (opened, b)
-            })
-        };
-        shared.at(START, |kept| kept.principals.forget());
-        assert!(a.call(&shared, Verdict::FAILURE, START));
-        assert!(a.admit(&shared, START).is_none());
-        let (opened, b) = other.join().expect("no panic");
-        // The breaker opened before the reset, which closed it, or after it; or the failure was
-        // late.
-        let is_refused = b.admit(&shared, START).is_none();
-        assert!(opened || !is_refused);
-        assert_eq!(shared.look(START).state, State::Closed);
-    });
-}
-
-/// No failure of two principals that fail at the same time is lost: each opens its own circuit.
-#[test]
-fn the_weak_failures_of_two_principals_are_counted_apart() {
-    check(|| {
-        let shared = Shared::new(Trip::consecutive_failures(2));
-        let (a, b) = (Own::new("a"), Own::new("b"));
-        assert!(!a.call(&shared, Verdict::FAILURE, START));
-        assert!(!b.call(&shared, Verdict::FAILURE, START));
-        let other = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let opened = b.call(&shared, Verdict::FAILURE, START);
-                (opened, b.admit(&shared, START).is_none())
-            })
-        };
-        assert!(a.call(&shared, Verdict::FAILURE, START));
-        assert!(a.admit(&shared, START).is_none());
-        assert_eq!(other.join().expect("no panic"), (true, true));
-        assert_eq!(shared.look(START).state, State::Closed);
     });
 }

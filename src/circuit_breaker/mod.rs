@@ -152,8 +152,7 @@
 //!   from the sending: a wait in an inner layer is not part of it. Otherwise it does not count.
 //! - **It panics**: a failure; the panic passes.
 //! - **It ends after the breaker has changed its state**: the result is stale and decides nothing.
-//!   Weak failures are stale after a change of their principal's own circuit. So are those of calls
-//!   that began before the circuit of another principal of the key was forgotten.
+//!   Weak failures are also stale after a change of their principal's own circuit.
 //!
 //! ## Weak failures
 //!
@@ -246,12 +245,10 @@
 //! period has been over for an hour and no call came. If all places are taken, calls with new keys
 //! pass without a breaker.
 //!
-//! As many principals are kept as keys, for all keys together: those with weak failures since their
-//! last success. When all places are taken, an eighth of them is forgotten, at most once a second:
-//! those that have made no call for the longest time, and are not refused. A call forgets those of
-//! its key that have made none for an hour. Principals that were [not
-//! verified](crate::ToolCall::with_unverified_ids) have half of these places at most, and take none
-//! from others. One that has no place is not refused.
+//! As many principals with weak failures are kept as keys, for all keys together, and evicted as
+//! keys are: a refused one is kept. Those of a key are forgotten after an hour without a weak
+//! failure there. Principals that were [not verified](crate::ToolCall::with_unverified_ids) have
+//! half of these places at most, and take none from others. One that has no place is not refused.
 //!
 //! ## Cost
 //!
@@ -259,8 +256,8 @@
 //! while a table of breakers is replaced. While the breaker is closed, admission is one atomic
 //! load. With consecutive failures or failures in a window, a success is another load, with no
 //! clock and no allocation. All else takes the breaker's mutex for a moment: a success with
-//! [`Rates`] or after failures, a failure, a refusal, and every call while principals have weak
-//! failures there. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
+//! [`Rates`] or after failures, a failure, a refusal, and every call for an hour after a weak
+//! failure there. `tokio`'s clock is monotonic: a wall clock that is set back changes nothing.
 //!
 //! ## Clone
 //!

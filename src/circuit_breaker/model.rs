@@ -370,16 +370,11 @@ impl Shared {
         may_probe: bool,
         now: Duration,
     ) -> Result<(Pass, Option<Transition>), Duration> {
-        if let Some(passes) = self.0.pass() {
-            return Ok((passes.pass, None));
+        if let Some(pass) = self.0.pass() {
+            return Ok((pass, None));
         }
-        match self
-            .0
-            .with(&self.1, now, |kept| kept.admit(None, || may_probe))
-        {
-            Ok((passes, change)) => Ok((passes.pass, change)),
-            Err(refused) => Err(refused.retry_after),
-        }
+        let admitted = self.0.with(&self.1, now, |kept| kept.admit(|| may_probe));
+        admitted.map_err(|refused| refused.retry_after)
     }
 
     fn record(&self, pass: Pass, verdict: Option<Verdict>, now: Duration) -> Option<Transition> {

@@ -200,8 +200,7 @@ struct Turn {
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
 async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Instant) {
     let circuit = breaker.circuit();
-    let next = || circuit.peek(|kept| kept.next_verdict(&call, may_probe))?;
-    while let Some((verdict, rest)) = next() {
+    while let Some((verdict, rest)) = circuit.next_verdict(&call, may_probe) {
         let now = Instant::now();
         if now >= latest {
             return;

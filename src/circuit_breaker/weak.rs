@@ -1,29 +1,24 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
+//!
+//! They are kept by key and principal, beside the breakers. For an hour after a weak failure at a
+//! key, its calls ask for the circuit of their principal as well. Once they do not ask, a circuit
+//! misses successes, so it begins anew with the next weak failure.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::{
-    cell::Kept,
-    circuit::Shared,
+    cell::{Cell, Kept},
+    circuit::{Circuit, Shared},
     rules::Rules,
-    state::{Machine, Pass},
-    window::Verdict,
+    snapshot::Refused,
 };
 use crate::{
     call::CallInfo,
-    event::transition::{BreakerState, Transition},
-    kit::{
-        registry::{Eviction, WeakRegistry},
-        share::{NoRoom, Room, Units},
-    },
-    lock::lock,
+    event::transition::BreakerState,
+    kit::registry::{Entry, Evict, Eviction},
 };
 
 /// The use of a weak failure: its kind was only [inferred](crate::Evidence::Inferred), or it could
@@ -52,195 +47,107 @@ pub struct PrincipalRefused {
     pub retry_after: Duration,
 }
 
-/// Looks for a place no more often than this.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Refused principals, by the hash of the breaker's key.
+pub(super) type Refusals = HashMap<u64, Vec<PrincipalRefused>>;
 
-/// A principal that has not ended a call for so long is forgotten, unless it is refused: its key
-/// then costs no lock.
-const IDLE: Duration = Duration::from_secs(3600);
-
-/// Idle principals are looked for so often.
-const SWEEP: Duration = Duration::from_secs(60);
-
-/// The bits of an epoch.
-const EPOCHS: u32 = u32::MAX >> 2;
-
-/// The circuits of the principals at one key. A principal without a failure in its window has none.
-#[derive(Default)]
-pub(super) struct Principals {
-    /// By the hash of the principal.
-    circuits: BTreeMap<u64, Own>,
-    swept: Duration,
-    /// The generation of a circuit that is made now, in 30 bits: none that was forgotten had a
-    /// later one, so that calls which it admitted decide nothing.
-    pub(super) epoch: u32,
-    /// News for calls that wait, as in [`Machine`].
-    pub(super) has_news: bool,
-}
-
-struct Own {
-    machine: Machine,
+/// The circuit of one principal at one key.
+pub(super) struct Principal {
+    cell: Cell,
+    /// The hash of the breaker's key.
+    key: u64,
     name: Box<str>,
-    last: Duration,
-    room: Room,
+    origin: Instant,
 }
 
-impl Principals {
-    pub(super) fn is_empty(&self) -> bool {
-        self.circuits.is_empty()
-    }
-
-    /// Forgets all. The results of calls that are in flight do not count.
-    pub(super) fn forget(&mut self) {
-        self.retain(|_| false);
-        self.epoch = (self.epoch + 1) & EPOCHS;
-        self.has_news = true;
-    }
-
-    fn retain(&mut self, mut keeps: impl FnMut(&mut Own) -> bool) {
-        let epoch = &mut self.epoch;
-        self.circuits.retain(|_, own| {
-            let keeps = keeps(own);
-            if !keeps {
-                *epoch = own.machine.generation.max(*epoch) & EPOCHS;
-            }
-            keeps
-        });
-    }
-
-    /// Returns the pass of a call without a circuit for its principal.
-    pub(super) fn first(&self) -> Pass {
-        Pass::of(self.epoch)
-    }
-
-    /// Returns the circuit of a call's principal, if it has one.
-    pub(super) fn of(&mut self, call: &CallInfo, now: Duration) -> Option<&mut Machine> {
-        if self.is_empty() {
-            return None;
+impl Principal {
+    /// Makes the one of all that have no place, which is not used.
+    pub(super) fn new(rules: &Arc<Rules>, origin: Instant) -> Self {
+        Self {
+            cell: Cell::new(BreakerState::Closed, rules),
+            key: 0,
+            name: Box::default(),
+            origin,
         }
-        if now >= SWEEP.saturating_add(self.swept) {
-            self.swept = now;
-            self.retain(|own| now < IDLE.saturating_add(own.last) || own.is_refused(now));
-        }
-        let own = self.circuits.get_mut(&call.principal_hash()?)?;
-        Some(own.machine.at(now))
     }
+}
 
-    /// Records the end of a call; without a `verdict` it only gives back a probe's place. Returns
-    /// the transition that it caused. Fails if all places for principals are taken.
-    pub(super) fn record(
-        &mut self,
-        call: &CallInfo,
-        (pass, verdict): (Pass, Option<Verdict>),
-        now: Duration,
-        rules: &Arc<Rules>,
-        places: &Arc<Units>,
-    ) -> Result<Option<Transition>, NoRoom> {
-        let is_first = verdict == Some(Verdict::FAILURE) && pass == self.first();
-        if self.is_empty() && !is_first {
-            return Ok(None);
-        }
-        let Some(principal) = call.principal_hash() else {
-            return Ok(None);
-        };
-        let own = match self.circuits.entry(principal) {
-            Entry::Occupied(own) => own.into_mut(),
-            Entry::Vacant(_) if !is_first => return Ok(None),
-            Entry::Vacant(place) => {
-                let room = places.take(None, call.has_unverified_principal(), 1)?;
-                let name = call.whose().map(|whose| whose.to_string());
-                let mut machine = Machine::new(BreakerState::Closed, rules);
-                machine.generation = self.epoch;
-                place.insert(Own {
-                    machine,
-                    name: name.unwrap_or_default().into(),
-                    last: now,
-                    room,
-                })
-            }
-        };
-        own.last = own.last.max(now);
-        let transition = own.machine.at(now).record(pass, verdict, None);
-        self.has_news |= mem::take(&mut own.machine.has_news);
-        if own.machine.is_as_new() {
-            self.epoch = own.machine.generation.max(self.epoch) & EPOCHS;
-            self.circuits.remove(&principal);
-        }
-        Ok(transition)
-    }
-
-    /// Returns whether they may be evicted with their breaker.
-    pub(super) fn eviction(&mut self, now: Duration) -> Eviction {
-        let eviction = |own: &mut Own| own.machine.at(now).eviction(own.last).max(Eviction::Costly);
-        let eviction = self.circuits.values_mut().map(eviction).max();
+impl Evict for Principal {
+    fn eviction(&self) -> Eviction {
+        let eviction = self.cell.peek(self.origin.elapsed(), Kept::eviction);
         eviction.unwrap_or(Eviction::Free)
     }
+}
 
-    /// The principals that are refused, in the order of their names.
-    pub(super) fn refused(&mut self, now: Duration) -> Vec<PrincipalRefused> {
-        let refused = self.circuits.values_mut().filter_map(|own| {
-            Some(PrincipalRefused {
-                principal: own.name.clone().into(),
-                retry_after: own.machine.at(now).look().err()?,
-            })
-        });
-        let mut refused: Vec<_> = refused.collect();
-        refused.sort_by(|a, b| a.principal.cmp(&b.principal));
-        refused
+/// The circuit of a call's principal.
+pub(super) struct Own<'a>(Arc<Entry<Principal>>, &'a Shared);
+
+impl Own<'_> {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Kept) -> T) -> T {
+        let Self(entry, shared) = self;
+        let cell = &entry.value().cell;
+        cell.with(shared.rules(), shared.now(), work)
     }
 
-    /// Returns the last uses of the principals that may be evicted: they refuse nothing and, if
-    /// `is_unverified`, were not verified either.
-    fn idle(&mut self, is_unverified: bool, now: Duration) -> Vec<Duration> {
-        let own = self.circuits.values_mut();
-        let idle = own.filter_map(|own| own.may_go(is_unverified, now).then_some(own.last));
-        idle.collect()
+    /// Returns why it would refuse the call.
+    pub(super) fn refuses(&self, may_probe: impl Fn() -> bool) -> Option<Refused> {
+        let refused = self.with(|kept| kept.machine.refuses(may_probe))?;
+        Some(Refused {
+            of_principal: true,
+            ..refused
+        })
+    }
+}
+
+impl Circuit {
+    /// Returns the circuit of a call's principal, if it has one and calls ask for it.
+    pub(super) fn own(&self, call: Option<&CallInfo>) -> Option<Own<'_>> {
+        self.peek(|kept| kept.asks_principals().then_some(()))??;
+        let entry = self.shared.principals.peek(call?)?;
+        Some(Own(entry, &self.shared))
+    }
+
+    /// Returns the circuit of a call's principal, made if there is none. `None` if no place is
+    /// left. `is_first`: calls did not ask for it.
+    pub(super) fn make_own(&self, call: &CallInfo, key: u64, is_first: bool) -> Option<Own<'_>> {
+        let shared = &*self.shared;
+        let make = || Principal {
+            key,
+            name: call
+                .whose()
+                .map_or_else(Box::default, |whose| whose.to_string().into()),
+            ..Principal::new(shared.rules(), shared.origin)
+        };
+        let entry = shared.principals.entry(call, make);
+        let own = (!entry.is_overflow()).then(|| Own(entry, shared))?;
+        if is_first {
+            own.with(|kept| kept.forget(shared.rules()));
+        }
+        Some(own)
     }
 }
 
 impl Shared {
-    /// Forgets the eighth of all principals that were not used for the longest time, of those that
-    /// are [idle](Principals::idle). Returns `false` if none is idle, or if the last look is less
-    /// than [`LOOK_AGAIN`] ago. Takes the locks of all breakers, one after the other.
-    pub(super) fn makes_room(&self, is_unverified: bool) -> bool {
-        let now = self.now();
-        {
-            let mut looked = lock(&self.looked);
-            let looked = &mut looked[usize::from(is_unverified)];
-            if looked.is_some_and(|looked| now < LOOK_AGAIN.saturating_add(looked)) {
-                return false;
+    /// Returns the principals that are refused where calls ask for them, in the order of their
+    /// names, by the hash of the breaker's key.
+    pub(super) fn refused(&self) -> Refusals {
+        let mut all = Refusals::new();
+        for entry in self.principals.entries() {
+            let Principal {
+                cell, key, name, ..
+            } = entry.value();
+            let wait = cell.peek(self.now(), |kept| kept.machine.look().err());
+            if let Some(retry_after) = wait.flatten() {
+                let principal = name.clone().into();
+                all.entry(*key).or_default().push(PrincipalRefused {
+                    principal,
+                    retry_after,
+                });
             }
-            *looked = Some(now);
         }
-        let circuits = self.circuits.get().and_then(WeakRegistry::upgrade);
-        let mut circuits = circuits.map_or_else(Vec::new, |circuits| circuits.entries());
-        let mut idle = Vec::new();
-        circuits.retain(|circuit| {
-            let look = |kept: &mut Kept| kept.principals.idle(is_unverified, now);
-            let here = circuit.value().peek(look).unwrap_or_default();
-            idle.extend_from_slice(&here);
-            !here.is_empty()
-        });
-        idle.sort_unstable();
-        let Some(last) = idle.get(idle.len() / 8) else {
-            return false;
+        let sort = |refused: &mut Vec<PrincipalRefused>| {
+            refused.sort_by(|a, b| a.principal.cmp(&b.principal));
         };
-        for circuit in circuits {
-            circuit.value().with(|kept| {
-                let principals = &mut kept.principals;
-                principals.retain(|own| own.last > *last || !own.may_go(is_unverified, now));
-            });
-        }
-        true
-    }
-}
-
-impl Own {
-    fn is_refused(&mut self, now: Duration) -> bool {
-        self.machine.at(now).look().is_err()
-    }
-
-    fn may_go(&mut self, is_unverified: bool, now: Duration) -> bool {
-        (self.room.is_unverified || !is_unverified) && !self.is_refused(now)
+        all.values_mut().for_each(sort);
+        all
     }
 }

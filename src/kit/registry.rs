@@ -27,7 +27,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{
             AtomicBool, AtomicU8,
             Ordering::{Acquire, Relaxed},
@@ -310,21 +310,7 @@ impl<V> Clone for Registry<V> {
     }
 }
 
-/// A weak handle, so that values can point to their map and do not keep it alive.
-#[derive(Debug)]
-pub(crate) struct WeakRegistry<V>(Weak<Shared<V>>);
-
-impl<V> WeakRegistry<V> {
-    pub(crate) fn upgrade(&self) -> Option<Registry<V>> {
-        self.0.upgrade().map(Registry)
-    }
-}
-
 impl<V: Evict> Registry<V> {
-    pub(crate) fn downgrade(&self) -> WeakRegistry<V> {
-        WeakRegistry(Arc::downgrade(&self.0))
-    }
-
     /// Makes a map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
     pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
         let no_key = key.of_none();
