@@ -1,11 +1,11 @@
 //! `[token]` of settings.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use tower_layer::Layer;
 use tower_toolcall::{
-    ConfigError,
-    circuit_breaker::{CircuitBreaker, CircuitBreakerLayer},
+    ConfigError, Key,
+    circuit_breaker::CircuitBreaker,
     settings::{Settings, TokenAuth},
     timeout::{Timeout, TimeoutLayer},
     token::{Secret, TokenLayer},
@@ -81,10 +81,8 @@ pub fn layer_from_settings<C, B>(
     };
     let endpoint = TokenEndpoint::new(url, auth, client).map_err(in_section)?;
     let timeout = TimeoutLayer::new(token.timeout).layer(endpoint);
-    let breaker = CircuitBreakerLayer::builder()
-        .with_open_for(Duration::from_secs(30))
-        .with_probes(3);
-    let layer = settings.token_layer(breaker.build()?.layer(timeout));
+    let breaker = Settings::http_proxy().circuit_breaker_builder()?;
+    let layer = settings.token_layer(breaker.with_keys(Key::Tool).build()?.layer(timeout));
     layer.map(Some).map_err(in_section)
 }
 
