@@ -145,9 +145,9 @@
 //!   tool answers with such an error (a 404, wrong input, MCP's `isError`) has succeeded, because
 //!   the tool answered. A denial, a rate limit, or a text alone prove nothing.
 //! - **Its future is dropped**: this is a failure if the call's deadline has passed, because an
-//!   outer layer or the caller has then enforced a timeout (unless an untrusted caller set the
-//!   deadline, or an inner layer had held the call back). It is also a failure if the call had been
-//!   pending for about its timeout, or 30 s
+//!   outer layer or the caller has then enforced a timeout. It is not if an untrusted caller set
+//!   the deadline, or an inner layer had held the call back. It is also a failure if the call had
+//!   been pending for about its timeout, or 30 s
 //!   ([`with_abandoned_after`](CircuitBreakerBuilder::with_abandoned_after)). That time is counted
 //!   from the sending: a wait in an inner layer is not part of it. Otherwise it does not count.
 //! - **It panics**: a failure; the panic passes.

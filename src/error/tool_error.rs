@@ -401,10 +401,10 @@ impl ToolError {
         self.0.retryable
     }
 
-    /// Returns whether the agent can go on without this tool's answer: as the
-    /// [kind](ErrorKind::is_recoverable) says, and also where the tool exists and did not find what
-    /// it looked for (an upstream's 404), and where a layer on this side
-    /// [refused](Self::is_own_refusal) the call as it is not set up for it.
+    /// Returns whether the agent can continue without this tool's answer. The
+    /// [kind](ErrorKind::is_recoverable) decides, with two exceptions that are recoverable: the
+    /// tool exists and did not find something (an upstream's 404), or a layer on this side
+    /// [refused](Self::is_own_refusal) the call because it is not set up for it.
     pub fn is_recoverable(&self) -> bool {
         self.0.kind.is_recoverable()
             || self.kind() == ErrorKind::NotFound && self.status().is_some()

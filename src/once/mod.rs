@@ -113,10 +113,10 @@
 //! The line that [`trace`](crate::trace) writes for a call that was answered from memory has
 //! `reused=true`. The event `tool.reused`, at DEBUG, has the layer.
 //!
-//! A call repeats another one if principal, server, tool and arguments are equal and at most ten
+//! A call repeats another one if principal, server, tool and arguments are equal, and at most ten
 //! minutes have passed since the other one ended
-//! ([`with_repeat_within`](OnceBuilder::with_repeat_within)), or if its caller gives both the same
-//! [key](crate::ToolCall::with_once_key). The end of the first call decides about it:
+//! ([`with_repeat_within`](OnceBuilder::with_repeat_within)). It also does if its caller gives both
+//! the same [key](crate::ToolCall::with_once_key). The end of the first call decides about it:
 //!
 //! - **The first call still runs.** The second one waits for it, within its own deadline and its
 //!   caller's token, and gets its answer.

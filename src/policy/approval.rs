@@ -24,11 +24,11 @@ use crate::{
 ///
 /// # Display
 ///
-/// One line for a person: who wants to call what, the redacted arguments, and the rule's reason.
-/// Hidden characters are written as escapes (`\u{202e}`), or as a space in names, and a quote or
-/// backslash in a name has a backslash before it, so that no argument and no name can rearrange
-/// what the person reads. What is long or secret is not shown:
-/// [`is_shown_in_full`](Self::is_shown_in_full) says so.
+/// One line for a person: who wants to call what, the redacted arguments, and the rule's reason. No
+/// argument and no name can rearrange what the person reads. Hidden characters are written as
+/// escapes (`\u{202e}`), or as a space in names. A quote or backslash in a name has a backslash
+/// before it. What is long or secret is not shown: [`is_shown_in_full`](Self::is_shown_in_full)
+/// says so.
 pub struct Approval {
     call: ToolCall,
     reason: Option<Arc<str>>,

@@ -93,8 +93,8 @@
 //!
 //! # Differences from `tower::limit::RateLimit`
 //!
-//! `RateLimit` has one limit for all calls, counts them in windows of fixed length (so that twice
-//! as many as granted can pass around the end of a window), cannot be cloned, and lets callers wait
+//! `RateLimit` has one limit for all calls, and cannot be cloned. It counts calls in windows of
+//! fixed length, so that twice as many as granted can pass around the end of a window. Callers wait
 //! in `poll_ready` without a bound. Here each key has a bucket, services are cloned, and a call
 //! that cannot have its turn in time is refused. A call that does not wait allocates nothing in
 //! both.

@@ -117,13 +117,13 @@
 //!   [`ToolError::new`](crate::ToolError::new) or a [classifier](crate::outcome).
 //! - Never repeated: the refusal of a layer of this crate.
 //!
-//! A call is safe if [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety) says so,
-//! or a rule or a catalog of trusted tools ([`RetryPolicy::with_replay_safety`]), or an [identity
-//! layer](crate::identity) of a trusted server, or if the policy assumes it
-//! ([`RetryPolicy::assume_replay_safe`]). No text of an error proves that a tool has not run. A
-//! refusal to repeat is an event with its reason ([`RetryRefusal`]) and counted in the span and the
-//! result, never silence. The error of a call that was not declared safe says so in its detail
-//! `retry_refused`.
+//! A call is safe if one of these says so:
+//! [`ToolCall::with_replay_safety`](crate::ToolCall::with_replay_safety), a rule or a catalog of
+//! trusted tools ([`RetryPolicy::with_replay_safety`]), an [identity layer](crate::identity) of a
+//! trusted server, or the policy's assumption ([`RetryPolicy::assume_replay_safe`]). No text of an
+//! error proves that a tool has not run. A refusal to repeat is an event with its reason
+//! ([`RetryRefusal`]) and counted in the span and the result, never silence. The error of a call
+//! that was not declared safe says so in its detail `retry_refused`.
 //!
 //! **How many together?** A [`RetryBudget`] for each tool bounds the retries of its calls to a
 //! fifth of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times

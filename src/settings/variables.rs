@@ -159,11 +159,11 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If a value is not valid, if a name begins with `TOOLCALL_` and is not in the
-    /// [table](super::VARIABLES), if a variable is given twice with different values, by its name
-    /// or its alias, and if the settings as a whole fail the [check](Self::check). The error names
-    /// the variable if the setting came from one, else its key, and the variable that would set it;
-    /// its reason has all other errors.
+    /// If a value is not valid, or a name begins with `TOOLCALL_` and is not in the
+    /// [table](super::VARIABLES). If a variable and its alias have different values. If the
+    /// settings as a whole fail the [check](Self::check). The error names the variable if the
+    /// setting came from one, else its key, and the variable that would set it; its reason has all
+    /// other errors.
     pub fn with_env_from<K, V>(
         self,
         vars: impl IntoIterator<Item = (K, V)>,

@@ -96,10 +96,10 @@
 //! then, because the tool may still be at work. Then the future is dropped. The call ends with the
 //! same error in any case, later by the wait at most, so it may pass its deadline by that much.
 //!
-//! If the tool ends with a success meanwhile, or with an error that it has
-//! [completed](crate::Execution::Completed), the answer is gone, but the error says that the tool
-//! has run and is not retryable. Any answer counts as its end, even if it names a running job: for
-//! such tools let an inner [`PollLayer`](crate::poll) wait.
+//! If the tool ends during the wait with a success, or with a
+//! [completed](crate::Execution::Completed) error, its answer is lost. The error then says that the
+//! tool has run, and is not retryable. Any answer counts as its end, even if it names a running
+//! job: for such tools let an inner [`PollLayer`](crate::poll) wait.
 //!
 //! The token is a child of the caller's, so that it fires with that as well. Inner deadline layers
 //! without such a wait end the call when it fires. A tool service that does not watch the token,

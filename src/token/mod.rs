@@ -11,9 +11,9 @@
 //!
 //! The caller puts their own token on the call,
 //! [`ToolCall::with_subject_token`](crate::ToolCall::with_subject_token). The layer knows the
-//! [`Target`] of each tool's tokens, asks an identity provider for a token, and puts it on the call
-//! as an [`UpstreamToken`], which an HTTP tool has as the variable `upstream_token` of its headers.
-//! The caller's own token goes to no tool.
+//! [`Target`] of each tool's tokens. It asks an identity provider for a token, and puts it on the
+//! call as an [`UpstreamToken`]. For an HTTP tool that is the variable `upstream_token` of its
+//! headers. The caller's own token goes to no tool.
 //!
 //! # Example
 //!
@@ -147,23 +147,22 @@
 //! ## Secrets
 //!
 //! A [`Secret`] is in no text, `Debug`, event or serialised call, and is wiped when its last clone
-//! is dropped. What is not wiped: headers, the bodies of requests, the buffers of the HTTP client,
-//! of TLS and of the JSON parser, what a template engine prints, the keys of [`once`](crate::once)
-//! and [`cache`](crate::cache), which are a subject's by its token, and the copies by which texts
-//! are searched for a token that comes back.
+//! is dropped. Copies elsewhere are not wiped: headers and bodies of requests, buffers of the HTTP
+//! client, TLS and the JSON parser, the output of a template engine. Nor are the keys of
+//! [`once`](crate::once) and [`cache`](crate::cache), which have the subject's token, and the
+//! copies by which texts are searched for it.
 //!
-//! Who may see a secret decides where it is hidden when an upstream repeats it. The token that was
-//! exchanged, and what else a tool or a transport puts into a header as a secret, is taken out of
-//! everything, the successful answer included, by HTTP tools and by `McpHttpClient`. A tool
-//! service of your own takes it out of its answers itself, by
-//! [`Rules::without_secrets`](crate::redact::Rules::without_secrets). The caller's own secrets (the
-//! subject's token, arguments with the name of a secret, or that the tool's schema calls one by
-//! `writeOnly` or `format: password`) may come back to the caller in a successful answer, and are
-//! hidden in errors, events, spans and records of answers. Values of less than 8 bytes are not
-//! looked for, and neither is what the client adds inside an HTTP tool, or a transport other than
-//! `McpHttpClient` sends. Layers outside the layer that knows the schema have already shown the
-//! arguments: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer). See
-//! [`Rules::with_secrets`](crate::redact::Rules::with_secrets) for the forms and bounds.
+//! If an upstream repeats a secret, its owner decides where it is hidden. HTTP tools and
+//! `McpHttpClient` take the exchanged token, and other secrets of headers, out of everything, also
+//! out of a successful answer. Your own tool service takes them out of its answers by
+//! [`Rules::without_secrets`](crate::redact::Rules::without_secrets). The caller's own secrets may
+//! come back to the caller in a successful answer. They are hidden in errors, events, spans and
+//! records of answers. They are the subject's token, arguments with the name of a secret, and those
+//! that the tool's schema marks by `writeOnly` or `format: password`. Values of less than 8 bytes
+//! are not looked for, and neither is what the client adds inside an HTTP tool, or a transport
+//! other than `McpHttpClient` sends. Layers outside the layer that knows the schema have already
+//! shown the arguments: give their names to a [`SanitizeLayer`](crate::sanitize::SanitizeLayer).
+//! See [`Rules::with_secrets`](crate::redact::Rules::with_secrets) for the forms and bounds.
 //!
 //! ## Readiness
 //!

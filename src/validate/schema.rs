@@ -194,10 +194,10 @@ impl Schema {
         found.unwrap_or_default()
     }
 
-    /// Returns the value with texts made numbers, truth values, arrays and objects where the schema
-    /// wants these, arrays and objects made texts, and without each `null` of a property that may
-    /// be missing and may not be `null`; and the paths to what was changed. `None` if the value
-    /// fits as it is, or does not fit after that either, or is then beyond the
+    /// Returns the value with repaired types, and the paths to the changes. Texts become numbers,
+    /// truth values, arrays or objects if the schema requires these, and arrays and objects become
+    /// texts. A `null` of an optional property that may not be `null` is removed. Returns `None` if
+    /// the value fits as it is, does not fit after that either, or is then beyond the
     /// [limits](Self#limits).
     ///
     /// A text is changed only if it is exactly one number, truth value, array or object, and no

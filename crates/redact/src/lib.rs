@@ -156,11 +156,10 @@ pub const MAX_NODES: usize = 1000;
 /// The length of a printed view in bytes; the rest is cut.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-/// Returns whether values under this key are secrets, by the built-in rules: it contains
+/// Returns whether values under this key are secrets, by the built-in rules. The key contains
 /// `password`, `token`, `secret`, `key`, `auth`, `credential`, `cookie` or the like, in any case
-/// and with any separators, or has `pass`, `pwd`, `otp`, `jwt` or the like as a word, after
-/// harmless words (`author`, `monkey`, `max_tokens` ...) are taken out. In doubt a key is
-/// sensitive.
+/// and with any separators. Or it has `pass`, `pwd`, `otp`, `jwt` or the like as a word. Harmless
+/// words (`author`, `monkey`, `max_tokens` ...) are taken out before. In doubt a key is sensitive.
 ///
 /// ```
 /// use toolcall_redact::is_sensitive_key;

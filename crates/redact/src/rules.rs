@@ -181,9 +181,9 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// If a rule has this id, if the prefix or the anchor cannot begin a token (3 to 64 bytes), if
-    /// fewer than 1 or more than 256 characters have to follow, if the rule does not find its
-    /// example or finds its counter-example (1 KiB each), or if there are too many entries.
+    /// If a rule has this id, or there are too many entries. If the prefix or the anchor cannot
+    /// begin a token (3 to 64 bytes), or fewer than 1 or more than 256 characters have to follow.
+    /// If the rule does not find its example, or finds its counter-example (1 KiB each).
     pub fn with_rule(self, rule: Rule) -> Result<Self, ConfigError> {
         rule.check()?;
         let taken = self.rows().iter().any(|row| row.id() == rule.id());

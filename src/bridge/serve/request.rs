@@ -63,9 +63,9 @@ impl Rejection {
     }
 
     /// Returns the status of the answer: 400, 405 (code `METHOD_NOT_ALLOWED`), 413
-    /// (`PAYLOAD_TOO_LARGE`), 415 (`UNSUPPORTED_MEDIA_TYPE`), 404 for a request that names a server
-    /// where none can be named, or 500 on a route without `{tool}`, or with a `{server}` for the
-    /// extractor.
+    /// (`PAYLOAD_TOO_LARGE`), or 415 (`UNSUPPORTED_MEDIA_TYPE`). 404 for a request that names a
+    /// server where none can be named. 500 on a route without `{tool}`, or with a `{server}` for
+    /// the extractor.
     pub fn status(&self) -> StatusCode {
         self.status
     }

@@ -100,12 +100,12 @@ use crate::{
 ///   server goes waits forever otherwise.
 /// - [`with_ping`](Self::with_ping), with any limit.
 ///
-/// A session is also lost if the server refuses a call with any error of its own and then does not
-/// answer a ping, or refuses both a ping and a list of tools. The call waits for the ping, 1 s or
-/// the limit of pings at most, and fails as a lost connection. If its deadline passes before, or
-/// its caller cancels, it fails with the server's answer, and a task waits for the ping. If the
-/// session was refused by a status of 404, or by another status with a text, the call has not
-/// started. After a JSON-RPC error that is unknown.
+/// A session is also lost if the server refuses a call with an error of its own, and then a ping
+/// fails: it has no answer, or the server refuses it and a list of tools too. The call waits for
+/// the ping, 1 s or the limit of pings at most, and fails as a lost connection. If its deadline
+/// passes before, or its caller cancels, it fails with the server's answer, and a task waits for
+/// the ping. If the session was refused by a status of 404, or by another status with a text, the
+/// call has not started. After a JSON-RPC error that is unknown.
 ///
 /// ```no_run
 /// # #[cfg(feature = "http")]
