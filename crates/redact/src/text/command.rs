@@ -241,6 +241,5 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
     }
     let end = value::bare_end(text, start);
     let value = &text[start..end];
-    let secret = is_random(value);
-    (secret && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
+    (is_random(value) && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
 }

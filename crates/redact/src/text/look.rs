@@ -207,11 +207,6 @@ pub(super) fn is_random(word: &str) -> bool {
         && (make.changes >= 3 && make.len >= 8 || long && plain())
 }
 
-/// Returns whether letters and digits take turns in a word, as in no name of a function.
-pub(super) fn alternates(word: &str) -> bool {
-    Make::of(word).changes > 3
-}
-
 /// `550e8400-e29b-41d4-a716-446655440000`
 pub(super) fn is_uuid(word: &str) -> bool {
     let parts = Make::of(word).word.split('-');

@@ -191,13 +191,6 @@ pub(super) fn holds_password(name: &str) -> bool {
     parts.iter().any(|part| name.contains(part))
 }
 
-/// `api key: x`, `access token: x`.
-pub(super) fn follows_kind(run: Run<'_>) -> bool {
-    const KINDS: &str = "api access secret private auth session refresh client master encryption signing bot license \
-        unseal recovery root";
-    is_one_of(word_before(run, 24), KINDS)
-}
-
 /// Names that code uses for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
     let last = after_last(name, |c| c == '.' || c == '-');

@@ -377,8 +377,7 @@ impl Pair<'_> {
                 let alone = is_mixed(first) || !self.bare || is_indented(run) || is_login(run);
                 is_random(first) || name != "PASS" && alone
             }
-            true => !(is_small_number(value) && !holds_password(name)),
-            false if follows_kind(run) => true,
+            true => !is_small_number(value) || holds_password(name),
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') || run.before().ends_with("GnuPG ") => false,
             false => looks_secret(inside(value)),

@@ -46,7 +46,7 @@ pub(super) fn of(value: &str) -> Shape {
     }
     let among = value.contains(['(', '_', ' ', '.', ':', '*']);
     let called = rest.find('(').unwrap_or(0);
-    let path = is_made_of(&rest[..called], "_.:!<>&*?") && !pieces(&rest[..called]).any(alternates);
+    let path = is_made_of(&rest[..called], "_.:!<>&*?");
     let parts = if path { &rest[called..] } else { &rest };
     if !pieces(parts).all(|piece| is_plain(piece, among)) {
         return Shape::Secret;

@@ -132,7 +132,7 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
         word.is_some_and(|word| word.starts_with('-'))
     };
     let start = match flag {
-        Some(flag) if first.is_none_or(|at| is_anothers(at)) => flag + "-string ".len(),
+        Some(flag) if first.is_none_or(is_anothers) => flag + "-string ".len(),
         _ => first?,
     };
     literal(run.text, run.end + start)

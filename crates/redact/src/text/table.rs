@@ -53,10 +53,7 @@ impl Column<'_> {
         // Issues, files and translations have a `key`, too. `Secrets` may be counts.
         let counts = self.head.ends_with(['s', 'S']);
         is_secret(value, self.sure)
-            && match shape::of(value) {
-                Shape::Format | Shape::Schema => false,
-                _ => true,
-            }
+            && !matches!(shape::of(value), Shape::Format | Shape::Schema)
             && (!is_one_of(self.head, "key keys") || is_random(value))
             && !(is_small_number(value) && (counts || value.len() < 3))
     }

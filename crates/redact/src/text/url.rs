@@ -14,12 +14,17 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     if run.after().starts_with('(') {
         return data_source(run);
     }
-    let start = run.end + prefix_of(run.after(), MARKS)?.len();
+    let mark = prefix_of(run.after(), MARKS)?;
+    let start = run.end + mark.len();
     let near = ahead(text, start, NEAR);
     let stops = |c: char| c.is_whitespace() || "\"<>`|".contains(c);
     let mut url = near.split(stops).next()?;
     let seen = url.len();
     let mut authority = until(url, "/?#");
+    // `https%3A%2F%2Fh%2Fa%40b`: the slash behind the host has an escape, too.
+    if let Some(slash) = mark.get(3..6) {
+        authority = authority.split(slash).next().unwrap_or(authority);
+    }
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends
     // there.
     if let Some((host, fields)) = authority.split_once(';')
@@ -115,10 +120,7 @@ const WEBHOOKS: &[&str] = &[
 
 /// The secret part of a webhook's address.
 pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
-    let (word, after) = (run.word(), run.after());
-    if word.len() < 8 && !after.starts_with('@') || !word.contains('/') && !after.starts_with(':') {
-        return None;
-    }
+    let word = run.word();
     let others = [telegram, oracle, path_segment];
     if let Some(found) = others.iter().find_map(|find| find(run)) {
         return Some(found);
