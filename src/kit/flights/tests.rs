@@ -19,7 +19,6 @@ struct Keys {
 #[derive(Clone, Copy)]
 enum End {
     Fresh(Duration),
-    Single,
     Fails,
     FailsAlone,
 }
@@ -42,7 +41,6 @@ impl Keys {
             };
             let until = match end {
                 End::Fresh(time) => Some(Instant::now() + time),
-                End::Single => None,
                 End::Fails => return Err(failed(true)),
                 End::FailsAlone => return Err(failed(false)),
             };
