@@ -15,15 +15,12 @@ use tower_test::mock;
 use tower_toolcall::{
     ErrorKind, Execution, Key, Keys, ToolCall, ToolError,
     catch_panic::CatchPanicLayer,
-    circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    circuit_breaker::CircuitBreakerLayer,
     concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitHandle, ConcurrencyLimitLayer},
-    rate_limit::RateLimitBackoffLayer,
-    result::ToolResultLayer,
-    retry::{RetryLayer, RetryPolicy},
 };
 use tower_toolcall_test::{Script, Step};
 
-use crate::kit::{self, MockTool, Probe};
+use crate::kit::{self, Probe};
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -159,17 +156,6 @@ async fn without_a_queue_nobody_waits() {
     let _again = begin(&svc, call());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_limit_of_zero_refuses_every_call() {
-    let (svc, _, tool) = hanging(0);
-    assert_eq!(
-        svc.oneshot(call()).await.unwrap_err().kind(),
-        ErrorKind::Overloaded
-    );
-    assert_eq!(tool.count(), 0);
-    kit::a_refusal_gives_the_reservation_back(ConcurrencyLimitLayer::new(0), call()).await;
-}
-
 /// Those for whose keys there is no place too.
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_zero_has_no_way_around() {
@@ -286,22 +272,6 @@ async fn a_call_whose_turn_comes_too_late_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_when_the_caller_cancels() {
-    let (svc, handle, tool) = hanging(1);
-    let _running = begin(&svc, call());
-    let token = tokio_util::sync::CancellationToken::new();
-    let mut waits = begin(&svc, call().with_cancellation(token.clone()));
-    token.cancel();
-    assert!(waits.is_woken());
-    let error = assert_ready_err!(waits.poll());
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::Cancelled, Execution::NotStarted)
-    );
-    assert_eq!((tool.count(), handle.waiting(&call())), (1, 0));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_panic_gives_the_permit_back() {
     let layer = ConcurrencyLimitLayer::new(1);
     for step in [Step::<()>::panic("boom"), Step::panic_in_call("boom")] {
@@ -329,27 +299,6 @@ async fn a_panic_gives_the_permit_back() {
         ),
         (0, 0)
     );
-}
-
-/// Rule 3d.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_holds_no_reservation_below() {
-    let layer = ConcurrencyLimitLayer::new(1);
-    let (limited, _, below) = kit::limited(Step::hang());
-    let mut other = layer.layer(Script::always(Step::<&str>::hang()));
-    let mut running = task::spawn(other.ready().await.unwrap().call(call()));
-    assert_pending!(running.poll());
-
-    let mut svc = layer.layer(limited);
-    svc.ready().await.unwrap();
-    assert_eq!(below.available_permits(), 0);
-    let mut waits = task::spawn(svc.call(call()));
-    assert_eq!(below.available_permits(), 1);
-    assert_pending!(waits.poll());
-    assert_eq!(below.available_permits(), 1);
-    drop(running);
-    assert_pending!(waits.poll());
-    assert_eq!(below.available_permits(), 0);
 }
 
 /// Rule 3c.
@@ -401,45 +350,6 @@ async fn a_call_that_waits_for_the_service_below_has_no_permit() {
     assert_eq!(layer.handle().running(&call()), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_for_which_nothing_is_ready_is_refused_at_once() {
-    let layer = ConcurrencyLimitLayer::builder(1)
-        .with_max_queue(0)
-        .build()
-        .unwrap();
-    let _running = begin(&layer.layer(Script::always(Step::<&str>::hang())), call());
-    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
-    below.allow(0);
-    assert_ready_ok!(svc.poll_ready());
-    let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(error.kind(), ErrorKind::Overloaded);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_readiness_error_takes_no_permit() {
-    let layer = ConcurrencyLimitLayer::new(1);
-    let (mut svc, mut below): (mock::Spawn<ConcurrencyLimit<MockTool>>, _) =
-        mock::spawn_layer(layer.clone());
-    below.send_error("connection refused");
-    assert_ready_ok!(svc.poll_ready());
-    assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(layer.handle().running(&call()), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_time_of_a_wait_is_seen_above() {
-    let tool = Script::always(Step::ok(()).after(secs(3)));
-    let stack = ServiceBuilder::new()
-        .layer(ToolResultLayer::new())
-        .layer(ConcurrencyLimitLayer::new(1))
-        .service(tool);
-    let first = tokio::spawn(stack.clone().oneshot(call()));
-    tokio::task::yield_now().await;
-    let second = stack.oneshot(call()).await.unwrap();
-    assert_eq!(second.metadata().waited(), secs(3));
-    assert_eq!(first.await.unwrap().unwrap().metadata().waited(), secs(0));
-}
-
 /// Trap 22: they do not all run into a dead tool.
 #[tokio::test(start_paused = true)]
 async fn of_a_queue_before_a_dead_tool_only_as_many_run_as_it_takes_to_open_the_breaker() {
@@ -462,51 +372,6 @@ async fn of_a_queue_before_a_dead_tool_only_as_many_run_as_it_takes_to_open_the_
         refused += u32::from(error.kind() == ErrorKind::CircuitOpen);
     }
     assert_eq!((tool.count(), refused), (5, 95));
-}
-
-/// Trap 13: our own refusals are nobody's failure.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
-    let breaker = CircuitBreakerLayer::new();
-    let gate = RateLimitBackoffLayer::new();
-    let limit = ConcurrencyLimitLayer::builder(1)
-        .with_max_queue(0)
-        .build()
-        .unwrap();
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
-        .layer(gate.clone())
-        .layer(breaker.clone())
-        .layer(limit)
-        .service(Script::always(Step::<()>::hang()));
-    let mut running = task::spawn(stack.clone().oneshot(call()));
-    assert_pending!(running.poll());
-    let start = Instant::now();
-    for _ in 0..20 {
-        let error = stack.clone().oneshot(call()).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.attempts()),
-            (ErrorKind::Overloaded, None)
-        );
-    }
-    assert_eq!(start.elapsed(), secs(0));
-    assert_eq!(
-        breaker.handle().breaker(&call()).state(),
-        BreakerState::Closed
-    );
-    assert!(gate.handle().cooldowns().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_an_event_and_counted_as_rejected() {
-    let metrics = tower_toolcall::tool_metrics::Metrics::new();
-    let stack = ServiceBuilder::new()
-        .layer(metrics.layer())
-        .layer(ConcurrencyLimitLayer::new(0))
-        .service(Script::always(Step::ok(())));
-    stack.oneshot(call()).await.unwrap_err();
-    let total = metrics.snapshot().total;
-    assert_eq!((total.calls, total.rejected), (1, 1));
 }
 
 /// What a caller invents holds back no other, and a key of which calls run stays.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tower::{ServiceBuilder, service_fn};
 #[cfg(feature = "settings")]
 use tower_toolcall::settings::{Place, Settings};
 use tower_toolcall::tool_metrics::Metrics;
@@ -35,6 +36,8 @@ use tower_toolcall_test::{Capture, FaultLayer, Faults};
 
 use crate::kit::contract;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// A table that knows the one tool of these tests, by its own name or by another one.
 enum Calls {
     AsTheyAre,
@@ -52,398 +55,147 @@ impl Resolve for Calls {
     }
 }
 
-contract!(
-    timeout,
-    TimeoutLayer::default(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    timeout_in_idle_mode,
-    TimeoutLayer::default()
-        .with_idle_timeout(Duration::from_secs(1))
-        .unwrap(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    timeout_with_drain,
-    TimeoutLayer::default()
-        .with_drain(Duration::from_secs(1))
-        .unwrap(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    policy,
-    PolicyLayer::new().allow("search").deny_by_default(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    policy_that_approves,
-    PolicyLayer::new()
-        .rule(Rule::ask("*").of_server("docs"))
-        .with_approver(tower::service_fn(|approval: Approval| async move {
-            Ok::<_, ToolError>(approval.approve())
-        })),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(poll, PollLayer::new(()), Readiness::Passes, Panics::Pass);
-contract!(
-    deadline,
-    DeadlineLayer::new(Duration::from_secs(60)),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    deadline_inherited,
-    DeadlineLayer::inherited(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    deadline_with_drain,
-    DeadlineLayer::new(Duration::from_secs(60))
-        .with_drain(Duration::from_secs(1))
-        .unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    circuit_breaker,
-    CircuitBreakerLayer::new(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    circuit_breaker_with_rates,
-    CircuitBreakerLayer::builder()
-        .with_trip(Rates::over_time(Duration::from_secs(60)).with_failure_rate(0.5))
-        .build()
-        .unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    identity,
-    IdentityLayer::new(Calls::Renamed),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    identity_of_calls_that_have_it_already,
-    IdentityLayer::new(Calls::AsTheyAre),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    retry,
-    RetryLayer::default(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    rate_limit,
-    RateLimitBackoffLayer::new(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    concurrency_limit,
-    ConcurrencyLimitLayer::new(2),
-    Readiness::Eager,
-    Panics::Pass
-);
-// One call at a time: each has the permit of the one before it.
-contract!(
-    concurrency_limit_of_one,
-    ConcurrencyLimitLayer::new(1),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    quota,
-    QuotaLayer::new(Quota::per_second(10).unwrap()),
-    Readiness::Eager,
-    Panics::Pass
-);
-// Each call after the first waits for its turn.
-contract!(
-    quota_of_one,
-    QuotaLayer::new(Quota::per_second(1).unwrap()),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    catch_panic,
-    CatchPanicLayer::new(),
-    Readiness::Passes,
-    Panics::BecomeErrors
-);
-contract!(
-    normalize,
-    NormalizeLayer::new(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    from_fn,
-    middleware::from_fn(|call, mut next| async move { next.run(call).await }),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    transport,
-    TransportLayer::new(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    health,
-    Health::new().layer(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    health_that_refuses,
-    Health::builder()
-        .with_refusal(true)
-        .build()
-        .unwrap()
-        .layer(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    repeat_guard,
-    RepeatGuardLayer::builder()
-        .with_keys(Key::by(|call| call.server().unwrap_or_default()))
-        .build()
-        .unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    repeat_guard_of_calls_without_a_principal,
-    RepeatGuardLayer::new(),
-    Readiness::Eager,
-    Panics::Pass
-);
-// Each call has a principal of its own.
-contract!(
-    once,
-    {
+/// A call of a caller of its own.
+macro_rules! of_a_caller {
+    ($layer:expr, $with:expr) => {{
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        tower::ServiceBuilder::new()
-            .map_request(
-                (|call: ToolCall| {
-                    let n = CALLS.fetch_add(1, Relaxed);
-                    call.with_agent_id(n.to_string()).with_once_key("k")
-                }) as fn(ToolCall) -> ToolCall,
-            )
-            .layer(OnceLayer::new())
+        let with: fn(ToolCall) -> ToolCall = |call| {
+            let call = call.with_agent_id(CALLS.fetch_add(1, Relaxed).to_string());
+            $with(call)
+        };
+        ServiceBuilder::new()
+            .map_request(with)
+            .layer($layer)
             .into_inner()
-    },
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    once_of_calls_without_a_key,
-    OnceLayer::builder()
-        .with_repeat_within(Duration::ZERO)
-        .build()
-        .unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    cache,
-    {
-        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    }};
+}
 
-        static CALLS: AtomicU32 = AtomicU32::new(0);
-        tower::ServiceBuilder::new()
-            .map_request(
-                (|call: ToolCall| {
-                    let n = CALLS.fetch_add(1, Relaxed);
-                    call.with_agent_id(n.to_string())
-                }) as fn(ToolCall) -> ToolCall,
-            )
-            .layer(CacheLayer::new(Duration::from_secs(60), ["docs__search"]).unwrap())
-            .into_inner()
-    },
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    cache_of_other_tools,
-    CacheLayer::new(Duration::from_secs(60), ["fetch"]).unwrap(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(trace, TraceLayer::new(), Readiness::Passes, Panics::Pass);
-contract!(
-    trace_of_attempts,
-    TraceLayer::attempts(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    sanitize,
+/// The stack of settings, without a second attempt, which would hide what becomes of the first.
+#[cfg(feature = "settings")]
+macro_rules! stack {
+    (|$settings:ident| $change:expr) => {{
+        let mut $settings = Settings::default();
+        $settings.retry.attempts = 1;
+        $change;
+        $settings.stack().build().unwrap()
+    }};
+}
+
+/// What each layer does with readiness, and with panics below it.
+macro_rules! contracts {
+    ($($(#[$attr:meta])* $name:ident: $readiness:ident, $panics:ident, $layer:expr;)*) => {
+        $($(#[$attr])* contract!($name, $layer, Readiness::$readiness, Panics::$panics);)*
+    };
+}
+
+contracts! {
+    timeout: Passes, Pass, TimeoutLayer::default();
+    timeout_in_idle_mode: Passes, Pass, TimeoutLayer::default().with_idle_timeout(SECOND).unwrap();
+    timeout_with_drain: Passes, Pass, TimeoutLayer::default().with_drain(SECOND).unwrap();
+    policy: Eager, Pass, PolicyLayer::new().allow("search").deny_by_default();
+    policy_that_approves: Eager, Pass,
+        PolicyLayer::new().rule(Rule::ask("*").of_server("docs")).with_approver(
+            service_fn(|approval: Approval| async move { Ok::<_, ToolError>(approval.approve()) }),
+        );
+    poll: Passes, Pass, PollLayer::new(());
+    deadline: Eager, Pass, DeadlineLayer::new(60 * SECOND);
+    deadline_inherited: Eager, Pass, DeadlineLayer::inherited();
+    deadline_with_drain: Eager, Pass, DeadlineLayer::new(60 * SECOND).with_drain(SECOND).unwrap();
+    circuit_breaker: Eager, Pass, CircuitBreakerLayer::new();
+    circuit_breaker_with_rates: Eager, Pass, {
+        let rates = Rates::over_time(60 * SECOND).with_failure_rate(0.5);
+        CircuitBreakerLayer::builder().with_trip(rates).build().unwrap()
+    };
+    identity: Passes, Pass, IdentityLayer::new(Calls::Renamed);
+    identity_of_calls_that_have_it_already: Passes, Pass, IdentityLayer::new(Calls::AsTheyAre);
+    retry: Passes, Pass, RetryLayer::default();
+    rate_limit: Eager, Pass, RateLimitBackoffLayer::new();
+    concurrency_limit: Eager, Pass, ConcurrencyLimitLayer::new(2);
+    // One call at a time: each has the permit of the one before it.
+    concurrency_limit_of_one: Eager, Pass, ConcurrencyLimitLayer::new(1);
+    quota: Eager, Pass, QuotaLayer::new(Quota::per_second(10).unwrap());
+    // Each call after the first waits for its turn.
+    quota_of_one: Eager, Pass, QuotaLayer::new(Quota::per_second(1).unwrap());
+    catch_panic: Passes, BecomeErrors, CatchPanicLayer::new();
+    normalize: Passes, Pass, NormalizeLayer::new();
+    from_fn: Passes, Pass, middleware::from_fn(|call, mut next| async move { next.run(call).await });
+    transport: Passes, Pass, TransportLayer::new();
+    health: Eager, Pass, Health::new().layer();
+    health_that_refuses: Eager, Pass, Health::builder().with_refusal(true).build().unwrap().layer();
+    repeat_guard: Eager, Pass, {
+        let by_server = Key::by(|call| call.server().unwrap_or_default());
+        RepeatGuardLayer::builder().with_keys(by_server).build().unwrap()
+    };
+    repeat_guard_of_calls_without_a_principal: Eager, Pass, RepeatGuardLayer::new();
+    once: Eager, Pass, of_a_caller!(OnceLayer::new(), |call: ToolCall| call.with_once_key("k"));
+    once_of_calls_without_a_key: Eager, Pass,
+        OnceLayer::builder().with_repeat_within(Duration::ZERO).build().unwrap();
+    cache: Eager, Pass,
+        of_a_caller!(CacheLayer::new(60 * SECOND, ["docs__search"]).unwrap(), |call| call);
+    cache_of_other_tools: Eager, Pass, CacheLayer::new(60 * SECOND, ["fetch"]).unwrap();
+    trace: Passes, Pass, TraceLayer::new();
+    trace_of_attempts: Passes, Pass, TraceLayer::attempts();
     // It leaves errors as they are.
-    tower::ServiceBuilder::new()
-        .layer(SanitizeLayer::new(
-            Rules::new().with_sensitive_key("iban").unwrap()
-        ))
-        .layer(NormalizeLayer::new())
-        .into_inner(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    check,
-    CheckLayer::new(check_fn(|_, _: &&'static str| Ok(()))),
-    Readiness::Passes,
-    Panics::Pass
-);
-// It is not for text that cannot be changed.
-contract!(
-    fit,
-    tower::ServiceBuilder::new()
-        .map_response(
-            (|answer| if answer == "answer" { "answer" } else { "cut" })
-                as fn(String) -> &'static str
-        )
-        .layer(FitLayer::new(6))
-        .map_response(str::to_owned as fn(&str) -> String)
-        .into_inner(),
-    Readiness::Passes,
-    Panics::Pass
-);
-contract!(
-    capture,
-    Capture::new().layer(),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    fault,
-    FaultLayer::new(1, Faults::new()),
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    result,
-    crate::result::TakenApart,
-    Readiness::Eager,
-    Panics::Pass
-);
-#[cfg(feature = "validate")]
-contract!(
-    validate,
-    {
+    sanitize: Passes, Pass, {
+        let sanitize = SanitizeLayer::new(Rules::new().with_sensitive_key("iban").unwrap());
+        ServiceBuilder::new().layer(sanitize).layer(NormalizeLayer::new()).into_inner()
+    };
+    check: Passes, Pass, CheckLayer::new(check_fn(|_, _: &&'static str| Ok(())));
+    // It is not for text that cannot be changed.
+    fit: Passes, Pass, {
+        let seen: fn(String) -> &'static str = |text| if text == "answer" { "answer" } else { "cut" };
+        let owned: fn(&str) -> String = str::to_owned;
+        let above = ServiceBuilder::new().map_response(seen).layer(FitLayer::new(6));
+        above.map_response(owned).into_inner()
+    };
+    capture: Eager, Pass, Capture::new().layer();
+    fault: Eager, Pass, FaultLayer::new(1, Faults::new());
+    result: Eager, Pass, crate::result::TakenApart;
+    #[cfg(feature = "validate")]
+    validate: Eager, Pass, {
         use tower_toolcall::validate::{Schema, Schemas, ValidateLayer};
 
         let schemas = Schemas::new();
         let schema = Schema::compile(&serde_json::json!({ "type": "object" }));
         schemas.insert(Some("docs"), "search", schema.unwrap());
         ValidateLayer::new(&schemas)
-    },
-    Readiness::Eager,
-    Panics::Pass
-);
-// A call that needs no token: with one, tests/token.
-contract!(
-    token,
-    {
-        use tower::service_fn;
+    };
+    // A call that needs no token: with one, tests/token.
+    token: Eager, Pass, {
         use tower_toolcall::token::{Token, TokenLayer};
 
-        TokenLayer::new(service_fn(|_| async {
-            Ok::<_, ToolError>(Token::new("t0k3n"))
-        }))
-    },
-    Readiness::Eager,
-    Panics::Pass
-);
-contract!(
-    metrics,
-    Metrics::new().layer(),
-    Readiness::Passes,
-    Panics::Pass
-);
-#[cfg(feature = "settings")]
-contract!(
-    stack_of_settings,
-    {
-        // A second attempt would hide what becomes of the first.
-        let mut settings = Settings::default();
-        settings.retry.attempts = 1;
-        settings.stack().build().unwrap()
-    },
-    Readiness::Eager,
-    Panics::BecomeErrors
-);
-#[cfg(feature = "settings")]
-contract!(
-    stack_of_settings_with_quota_and_concurrency_limit,
-    {
-        let mut settings = Settings::default();
-        settings.retry.attempts = 1;
+        TokenLayer::new(service_fn(|_| async { Ok::<_, ToolError>(Token::new("t0k3n")) }))
+    };
+    metrics: Passes, Pass, Metrics::new().layer();
+    #[cfg(feature = "settings")]
+    stack_of_settings: Eager, BecomeErrors, stack!(|settings| ());
+    #[cfg(feature = "settings")]
+    stack_of_settings_with_quota_and_concurrency_limit: Eager, BecomeErrors, stack!(|settings| {
         settings.quota.tokens = Some(60);
         settings.concurrency.max = Some(1);
-        settings.stack().build().unwrap()
-    },
-    Readiness::Eager,
-    Panics::BecomeErrors
-);
-#[cfg(feature = "settings")]
-contract!(
-    stack_of_settings_with_own_layers,
-    {
+    });
+    #[cfg(feature = "settings")]
+    stack_of_settings_with_own_layers: Eager, BecomeErrors, {
         let mut settings = Settings::default();
         settings.retry.attempts = 1;
-        settings
-            .stack()
-            .with_layer(Place::Outside, tower::layer::util::Identity::new())
-            .with_layer(Place::Allowed, tower::layer::util::Identity::new())
-            .with_layer(Place::Call, tower::layer::util::Identity::new())
-            .with_layer(Place::Attempt, tower::layer::util::Identity::new())
-            .build()
-            .unwrap()
-    },
-    Readiness::Eager,
-    Panics::BecomeErrors
-);
-#[cfg(feature = "settings")]
-contract!(
-    stack_of_settings_with_a_repeat_guard,
-    {
-        let mut settings = Settings::default();
-        settings.retry.attempts = 1;
-        settings.repeat_guard.enabled = true;
-        settings.stack().build().unwrap()
-    },
-    Readiness::Eager,
-    Panics::BecomeErrors
-);
-#[cfg(feature = "settings")]
-contract!(
-    stack_of_settings_with_layers_switched_off,
-    {
-        let mut settings = Settings::default();
+        let nothing = tower::layer::util::Identity::new;
+        let stack = settings.stack().with_layer(Place::Outside, nothing());
+        let stack = stack.with_layer(Place::Allowed, nothing());
+        let stack = stack.with_layer(Place::Call, nothing());
+        stack.with_layer(Place::Attempt, nothing()).build().unwrap()
+    };
+    #[cfg(feature = "settings")]
+    stack_of_settings_with_a_repeat_guard: Eager, BecomeErrors,
+        stack!(|settings| settings.repeat_guard.enabled = true);
+    #[cfg(feature = "settings")]
+    stack_of_settings_with_layers_switched_off: Eager, BecomeErrors, stack!(|settings| {
         settings.retry.enabled = false;
         settings.rate_limit.enabled = false;
         settings.circuit_breaker.enabled = false;
-        settings.stack().build().unwrap()
-    },
-    Readiness::Eager,
-    Panics::BecomeErrors
-);
+    });
+}
 
 /// A layer that is off is exactly transparent.
 macro_rules! off {

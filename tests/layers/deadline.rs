@@ -8,7 +8,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::Step;
 
-use crate::kit::{self, limited};
+use crate::kit::{self, busy, limited};
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -247,21 +247,6 @@ mod cancellation {
         assert_eq!(error.execution(), Execution::NotStarted);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_waits_for_readiness_is_cancelled_too() {
-        let (limited, _, semaphore) = limited(kit::answers());
-        let _held = semaphore.acquire_owned().await.unwrap();
-        let token = CancellationToken::new();
-        let mut stack = DeadlineLayer::inherited().layer(limited);
-        let call = ToolCall::new("t").with_cancellation(token.clone());
-        let mut response = tokio_test::task::spawn(stack.ready().await.unwrap().call(call));
-        tokio_test::assert_pending!(response.poll());
-        token.cancel();
-        assert!(response.is_woken());
-        let error = tokio_test::assert_ready_err!(response.poll());
-        assert_eq!(error.execution(), Execution::NotStarted);
-    }
-
     /// Trap 14: a permit and the cancellation come together, and nothing is started.
     #[tokio::test(start_paused = true)]
     async fn a_call_that_becomes_ready_after_it_is_cancelled_is_not_started() {
@@ -278,15 +263,6 @@ mod cancellation {
         assert_eq!(error.execution(), Execution::NotStarted);
         assert_eq!(probe.count(), 0);
         assert_eq!(semaphore.available_permits(), 1);
-    }
-
-    /// Uses up its task's budget at each poll.
-    async fn busy(_: ToolCall) -> Result<(), BoxError> {
-        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
-        while tx.send(()).is_ok() {
-            rx.recv().await;
-        }
-        Ok(())
     }
 
     /// Trap 21.

@@ -265,19 +265,12 @@ async fn the_time_in_a_queue_below_counts_against_no_server() {
 #[tokio::test(start_paused = true)]
 async fn the_time_in_a_queue_below_opens_no_breaker() {
     let call = || pay().with_timeout(secs(30));
+    let answers = |after| Step::ok("answer").after(secs(after));
     for (step, after, state) in [
         (Step::hang(), secs(9), BreakerState::Closed),
-        (
-            Step::ok("answer").after(secs(9)),
-            secs(9),
-            BreakerState::Closed,
-        ),
+        (answers(9), secs(9), BreakerState::Closed),
         (Step::hang(), secs(10), BreakerState::Open),
-        (
-            Step::ok("answer").after(secs(10)),
-            secs(10),
-            BreakerState::Open,
-        ),
+        (answers(10), secs(10), BreakerState::Open),
     ] {
         let rates = Rates::over_calls(1).with_slow_call_rate(1.0, secs(10));
         let breaker = CircuitBreakerLayer::builder()
@@ -374,52 +367,50 @@ async fn cancel_and_send_elsewhere(held: Stack) {
     drop(response);
     let attempts = metrics.snapshot().total.attempts;
     assert_eq!((tool.count(), attempts), (1, 1));
-    let refused = pay_again(&once).await.unwrap_err();
-    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+    keeps_its_key(&once).await;
+}
+
+/// The tool at a bank that gives no token, or fails to after a second.
+fn without_a_token(waits: u64) -> Stack {
+    use tower_toolcall::token::{Target, Token, TokenLayer};
+
+    let provider = service_fn(move |_| async move {
+        sleep(secs(waits)).await;
+        Err::<Token, _>(ToolError::new(ErrorKind::Upstream, "out of order"))
+    });
+    let tokens = TokenLayer::new(provider).with_server("bank", Target::audience("bank"));
+    let tokens = tokens.layer(Tool::always(Step::hang()));
+    Stack::new(tokens.map_request(|call: ToolCall| call.with_subject_token("s3cr3t")))
+}
+
+fn without_a_connection() -> Stack {
+    use tower_toolcall_mcp::{McpReconnect, McpService};
+
+    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
+    Stack::new(McpReconnect::new("bank", connect).map_response(|_| "answer"))
 }
 
 /// D1: a call that was refused after a wait, and that a foreign layer then sends elsewhere, keeps
-/// its key and is an attempt.
+/// its key and is an attempt. So does one that waits for its access token or its connection, or
+/// whose token provider fails.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
     let tool = Tool::always(Step::hang());
     let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
     let busy = RepeatGuardLayer::new().layer(busy);
-    cancel_and_send_elsewhere(Stack::new(busy)).await;
     let limit = RateLimitBackoffLayer::new();
     limit.handle().cool(&pay(), secs(60));
-    cancel_and_send_elsewhere(Stack::new(limit.layer(tool.clone()))).await;
     let delay = Faults::new().with_delay(1.0, secs(60)).unwrap();
-    let delayed = FaultLayer::new(1, delay).layer(tool);
-    cancel_and_send_elsewhere(Stack::new(delayed)).await;
-}
-
-/// D1: nor does one that waits for its access token, or whose token provider fails.
-#[tokio::test(start_paused = true)]
-async fn a_call_without_a_token_that_is_sent_elsewhere_does_not_free_the_key() {
-    use tower_toolcall::token::{Target, Token, TokenLayer};
-
-    for waits in [60, 1] {
-        let provider = service_fn(move |_| async move {
-            sleep(secs(waits)).await;
-            Err::<Token, _>(ToolError::new(ErrorKind::Upstream, "out of order"))
-        });
-        let target = Target::audience("bank");
-        let tokens = TokenLayer::new(provider).with_server("bank", target);
-        let tokens = tokens.layer(Tool::always(Step::hang()));
-        let tokens = tokens.map_request(|call: ToolCall| call.with_subject_token("s3cr3t"));
-        cancel_and_send_elsewhere(Stack::new(tokens)).await;
+    for held in [
+        Stack::new(busy),
+        Stack::new(limit.layer(tool.clone())),
+        Stack::new(FaultLayer::new(1, delay).layer(tool)),
+        without_a_token(60),
+        without_a_token(1),
+        without_a_connection(),
+    ] {
+        cancel_and_send_elsewhere(held).await;
     }
-}
-
-/// D1: nor does one that waits for its connection.
-#[tokio::test(start_paused = true)]
-async fn a_call_without_a_connection_that_is_sent_elsewhere_does_not_free_the_key() {
-    use tower_toolcall_mcp::{McpReconnect, McpService};
-
-    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
-    let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
-    cancel_and_send_elsewhere(Stack::new(bank)).await;
 }
 
 /// Drops a call a second after it has begun to wait in `held`. Returns how many attempts were
@@ -439,40 +430,19 @@ async fn drop_while_it_waits(held: Stack) -> (u64, Result<&'static str, ToolErro
     (metrics.snapshot().total.attempts, again.await)
 }
 
-async fn is_not_sent_while_it_waits(held: Stack) {
-    let (attempts, again) = drop_while_it_waits(held).await;
-    assert_eq!((attempts, again.unwrap()), (0, "paid"));
-}
-
-/// D1: a call that waits for its access token was not sent, although another one asks for it.
+/// D1: a call that waits for its access token, for which another one asks, for a connection or for
+/// its route was not sent.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_before_it_has_a_token_was_not_sent() {
-    use tower_toolcall::token::{Target, Token, TokenLayer};
-
-    let provider = service_fn(|_| std::future::pending::<Result<Token, ToolError>>());
-    let tokens = TokenLayer::new(provider).with_server("bank", Target::audience("bank"));
-    let tokens = tokens.layer(Tool::always(Step::hang()));
-    is_not_sent_while_it_waits(Stack::new(tokens)).await;
-}
-
-/// D1: a call that waits for a connection was not sent.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_before_it_has_a_connection_was_not_sent() {
-    use tower_toolcall_mcp::{McpReconnect, McpService};
-
-    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
-    let bank = McpReconnect::new("bank", connect).map_response(|_| "answer");
-    is_not_sent_while_it_waits(Stack::new(bank)).await;
-}
-
-/// D1: a call that waits for its route was not sent.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_before_its_route_is_ready_was_not_sent() {
+async fn a_call_that_is_dropped_before_it_has_what_it_waits_for_was_not_sent() {
     use tower_toolcall::router::RouterBuilder;
 
     let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
     let router = RouterBuilder::new().server("bank", busy, ["pay"]).build();
-    is_not_sent_while_it_waits(Stack::new(router.unwrap())).await;
+    let busy_route = Stack::new(router.unwrap());
+    for held in [without_a_token(300), without_a_connection(), busy_route] {
+        let (attempts, again) = drop_while_it_waits(held).await;
+        assert_eq!((attempts, again.unwrap()), (0, "paid"));
+    }
 }
 
 /// A job that is never done.
@@ -525,8 +495,7 @@ async fn a_call_that_a_function_sends_elsewhere_does_not_free_the_key() {
     assert_pending!(response.poll());
     drop(response);
     assert_eq!(tool.count(), 1);
-    let refused = pay_again(&once).await.unwrap_err();
-    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+    keeps_its_key(&once).await;
 }
 
 /// D1: an attempt that was sent runs, although the one before was dropped while it was held.
@@ -557,13 +526,19 @@ async fn pay_again(once: &OnceLayer) -> Result<&'static str, ToolError> {
     once.layer(tool).oneshot(pay()).await
 }
 
+/// Asserts that an equal payment is refused.
+async fn keeps_its_key(once: &OnceLayer) {
+    let refused = pay_again(once).await.unwrap_err();
+    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+}
+
 /// Drops a payment in its second attempt, which a limit holds back. `layer` repeats it: the first
 /// attempt has ended after `first`, and the next one begins within a minute.
 async fn hang_up_in_the_second_attempt(
     tool: Tool,
     layer: impl FnOnce(Stack) -> Stack,
     first: Duration,
-) -> ToolError {
+) {
     let limit = ConcurrencyLimitLayer::new(1).layer(tool.clone());
     let once = OnceLayer::new();
     let stack = once.layer(layer(BoxCloneSyncService::new(limit.clone())));
@@ -577,25 +552,18 @@ async fn hang_up_in_the_second_attempt(
     assert_pending!(call.poll());
     drop(call);
     assert_eq!(tool.count(), 2);
-    pay_again(&once).await.unwrap_err()
+    keeps_its_key(&once).await;
 }
 
-/// D1: a first attempt that may have run blocks the key, although the second one is held back.
+/// D1: a first attempt that may have run blocks the key, although the second one is held back; also
+/// of a foreign layer, which reports nothing.
 #[tokio::test(start_paused = true)]
 async fn a_held_second_attempt_does_not_free_the_key() {
     let tool = Tool::new([Step::fail(ErrorKind::ConnectionFailed)]).then(Step::hang());
     let policy = RetryPolicy::new().assume_replay_safe();
     let retry = |stack| BoxCloneSyncService::new(RetryLayer::new(policy).layer(stack));
-    let refused = hang_up_in_the_second_attempt(tool, retry, secs(0)).await;
-    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
-}
-
-/// D1: nor does the repetition of a foreign layer, which reports nothing.
-#[tokio::test(start_paused = true)]
-async fn a_held_attempt_of_a_foreign_layer_does_not_free_the_key() {
-    let tool = Tool::always(Step::hang());
-    let refused = hang_up_in_the_second_attempt(tool, repeats, secs(1)).await;
-    assert_eq!(refused.code(), "TOOL_OUTCOME_UNKNOWN");
+    hang_up_in_the_second_attempt(tool, retry, secs(0)).await;
+    hang_up_in_the_second_attempt(Tool::always(Step::hang()), repeats, secs(1)).await;
 }
 
 /// D1: a held call that a task of its own carries on with blocks the key, because it will be sent.
@@ -611,10 +579,7 @@ async fn a_held_call_of_a_detached_task_does_not_free_the_key() {
     });
     let once = OnceLayer::new();
     hang_up(once.layer(detached)).await;
-    assert_eq!(
-        pay_again(&once).await.unwrap_err().code(),
-        "TOOL_OUTCOME_UNKNOWN"
-    );
+    keeps_its_key(&once).await;
     advance(secs(60)).await;
     assert!(running.poll().is_ready());
     while tool.count() < 2 {
@@ -643,10 +608,7 @@ async fn a_clone_that_waits_for_a_payment_does_not_free_the_key() {
     drop(second);
     drop(first);
     assert_eq!(tool.count(), 1);
-    assert_eq!(
-        pay_again(&once).await.unwrap_err().code(),
-        "TOOL_OUTCOME_UNKNOWN"
-    );
+    keeps_its_key(&once).await;
 }
 
 /// D1: a clone that waits in an outer layer of `once`, and is not observed there, frees nothing.
@@ -664,10 +626,7 @@ async fn a_clone_that_waits_outside_does_not_free_the_key() {
     drop(second);
     drop(first);
     assert_eq!(tool.count(), 1);
-    assert_eq!(
-        pay_again(&once).await.unwrap_err().code(),
-        "TOOL_OUTCOME_UNKNOWN"
-    );
+    keeps_its_key(&once).await;
 }
 
 /// D1: an outer layer without an observer sees what inner layers note of a call that has waited.

@@ -12,10 +12,9 @@ use std::{
 use serde_json::json;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, task};
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ToolCall, ToolError,
-    circuit_breaker::{BreakerState, CircuitBreakerLayer},
     error::Outage,
     event::Event,
     health::{Availability, Health, HealthBuilder, Reason},
@@ -542,26 +541,6 @@ async fn a_timeout_above_is_a_timeout() {
     assert_eq!(state().failures, 3);
 }
 
-/// Trap 13: our own rejections.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_not_repeated_and_no_failure_for_a_breaker() {
-    let bench = Bench::refusing();
-    unavailable(&bench).await;
-    let breaker = CircuitBreakerLayer::new();
-    let handle = breaker.handle();
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
-        .layer(breaker)
-        .service(bench.tools.clone());
-    let begun = Instant::now();
-    let call = || ToolCall::new("search").with_server("docs").with_id("c1");
-    for _ in 0..10 {
-        assert_refused(stack.clone().oneshot(call()).await, 30);
-    }
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-    assert_eq!(handle.breaker(&call()).state(), BreakerState::Closed);
-}
-
 /// One call is one sign, and its probe is no other's.
 #[tokio::test(start_paused = true)]
 async fn of_two_layers_one_tells_of_a_call() {
@@ -915,22 +894,27 @@ impl Tools {
         Self { health, stack }
     }
 
-    /// Calls of these tools at the same time, and the kinds of their errors.
-    async fn run<const N: usize>(&self, tools: [&'static str; N]) -> [Option<ErrorKind>; N] {
-        let run = |tool| {
-            let call = ToolCall::new(tool).with_server("docs");
-            tokio::spawn(self.stack.clone().oneshot(call))
-        };
-        let calls = tools.map(run);
-        let mut kinds = [None; N];
-        for (kind, call) in kinds.iter_mut().zip(calls) {
-            *kind = call.await.unwrap().err().map(|error| error.kind());
+    /// Calls these tools, one after the other, and asserts the states that stand between them.
+    async fn run(&self, trace: &str) {
+        for word in trace.split(", ") {
+            let now = || self.health.server("docs").unwrap();
+            match word {
+                "is available" => assert_eq!(now().state, Available, "{trace}"),
+                "is degraded" => assert_eq!(now().state, Degraded, "{trace}"),
+                "is unavailable" => assert_eq!(now().state, Unavailable, "{trace}"),
+                tool => {
+                    let call = ToolCall::new(tool).with_server("docs");
+                    let error = self.stack.clone().oneshot(call).await.err();
+                    let expected = match tool {
+                        "search" | "fetch" => None,
+                        "gone" | "lost" => Some(ErrorKind::ConnectionFailed),
+                        "no such" => Some(ErrorKind::NotFound),
+                        _ => Some(ErrorKind::Timeout),
+                    };
+                    assert_eq!(error.map(|error| error.kind()), expected, "{trace}");
+                }
+            }
         }
-        kinds
-    }
-
-    fn state(&self) -> Availability {
-        self.health.server("docs").unwrap().state
     }
 
     /// Whether a call was refused.
@@ -941,100 +925,56 @@ impl Tools {
     }
 }
 
-const TIMEOUT: Option<ErrorKind> = Some(ErrorKind::Timeout);
-
-/// V5: watchers see it at once; the calls of its other tools pass, and each caller has its own
-/// error.
-#[tokio::test(start_paused = true)]
-async fn timeouts_of_one_slow_tool_refuse_no_other() {
-    let tools = Tools::new();
-    assert_eq!(tools.run(["search", "fetch"]).await, [None; 2]);
-    let mut docs = tools.health.subscribe("docs");
-    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
-    assert_eq!(tools.state(), Unavailable);
-    let seen = docs.borrow_and_update().clone();
-    assert_eq!((seen.state, seen.probe_at), (Unavailable, None));
-    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
-    assert!(!tools.refuses().await);
-    assert_eq!(tools.state(), Available);
-}
-
-/// V5: evidence since the last answer. A tool that has answered may be the slow one, and a name
-/// that the server does not know is not a tool.
+/// V5: evidence since the last answer: timeouts of one tool that is slow refuse no other. A tool
+/// that has answered may be the slow one, and a name that the server does not know is not a tool.
+/// Against the server are timeouts of two tools, and one connection failure among as many failures
+/// as it takes, but none that has counted before the answer. Each caller has its own error.
 #[tokio::test(start_paused = true)]
 async fn evidence_is_against_a_tool_or_its_server() {
-    for (before, failures, is_refused) in [
-        (&["search"][..], ["slow"; 3], false),
+    for (trace, is_refused) in [
         (
-            &["search", "fetch", "slow", "gone", "search"],
-            ["slower"; 3],
+            "search, fetch, slow, slow, is degraded, slow, is unavailable, slow, slow, slow",
             false,
         ),
-        (&["no such"], ["slow"; 3], true),
+        ("search, slow, slow, slow", false),
+        (
+            "search, fetch, slow, gone, search, is available, slower, slower, slower",
+            false,
+        ),
+        ("no such, slow, slow, slow", true),
+        (
+            "search, fetch, lost, is degraded, search, lost, is available, slow, slow, slow",
+            false,
+        ),
+        ("search, fetch, slow, slow, slower", true),
+        ("search, fetch, gone, slow, slow", true),
+        ("search, fetch, slow, slow, gone", true),
     ] {
         let tools = Tools::new();
-        for tool in before {
-            tools.run([*tool]).await;
-        }
-        tools.run(failures).await;
-        assert_eq!(tools.state(), Unavailable);
-        assert_eq!(tools.refuses().await, is_refused, "{before:?}");
+        tools.run(trace).await;
+        tools.run("is unavailable").await;
+        let docs = tools.health.server("docs").unwrap();
+        assert_eq!(docs.probe_at.is_some(), is_refused, "{trace}");
+        assert_eq!(tools.refuses().await, is_refused, "{trace}");
+        // A period later: a probe.
+        advance(secs(30)).await;
+        assert!(!tools.refuses().await, "{trace}");
+        tools.run("is available").await;
     }
 }
 
-/// V5: nor is a connection failure that has counted before the answer.
-#[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_no_evidence_after_an_answer() {
-    let tools = Tools::new();
-    let lost = [Some(ErrorKind::ConnectionFailed)];
-    tools.run(["search", "fetch"]).await;
-    assert_eq!(tools.run(["lost"]).await, lost);
-    assert_eq!(tools.state(), Degraded);
-    tools.run(["search"]).await;
-    assert_eq!(tools.run(["lost"]).await, lost);
-    let docs = tools.health.server("docs").unwrap();
-    assert_eq!((docs.state, docs.reason), (Available, None));
-    assert_eq!(tools.run(["slow"; 3]).await, [TIMEOUT; 3]);
-    assert!(!tools.refuses().await);
-}
-
-/// V5: two different tools.
-#[tokio::test(start_paused = true)]
-async fn timeouts_of_two_tools_refuse_calls_of_the_server() {
-    let tools = Tools::new();
-    tools.run(["search", "fetch"]).await;
-    let kinds = tools.run(["slow", "slow", "slower"]).await;
-    assert_eq!(kinds, [TIMEOUT; 3]);
-    assert!(tools.refuses().await);
-    // A period later: a probe.
-    advance(secs(30)).await;
-    assert!(!tools.refuses().await);
-    assert_eq!(tools.state(), Available);
-}
-
-/// V5: one connection failure, and as many failures as it takes.
-#[tokio::test(start_paused = true)]
-async fn a_connection_failure_among_timeouts_refuses_calls_of_the_server() {
-    for failures in [["gone", "slow", "slow"], ["slow", "slow", "gone"]] {
-        let tools = Tools::new();
-        tools.run(["search", "fetch"]).await;
-        for (n, tool) in failures.into_iter().enumerate() {
-            tools.run([tool]).await;
-            let docs = tools.health.server("docs").unwrap();
-            assert_eq!(docs.probe_at.is_some(), n == 2);
-        }
-        assert!(tools.refuses().await);
-    }
-}
-
-/// V5: later evidence, of a server that is unavailable already.
+/// V5: later evidence, of a server that is unavailable already. Watchers see both at once.
 #[tokio::test(start_paused = true)]
 async fn an_unavailable_server_refuses_from_the_first_evidence_on() {
     let tools = Tools::new();
-    tools.run(["search", "fetch"]).await;
-    tools.run(["slow"; 5]).await;
+    tools.run("search, fetch, slow, slow").await;
     let mut docs = tools.health.subscribe("docs");
-    tools.run(["slower"]).await;
+    tools.run("slow").await;
+    let seen = docs.borrow_and_update().clone();
+    assert_eq!((seen.state, seen.probe_at), (Unavailable, None));
+    tools.run("slow, slow").await;
+    docs.mark_unchanged();
+    tools.run("slower").await;
     assert!(docs.has_changed().unwrap());
     let probe_at = Some(Instant::now() + secs(30));
     assert_eq!(docs.borrow_and_update().probe_at, probe_at);

@@ -19,11 +19,18 @@ use tokio::{
     time::{Instant, advance},
 };
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
-use tower::{Service, ServiceExt, limit::ConcurrencyLimit};
+use tower::{Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
 use tower_layer::Layer;
 use tower_test::mock::{self, Mock};
 use tower_toolcall::{
-    BoxError, Claim, ErrorKind, Execution, ToolCall, ToolError, flow::CallExt, switch::Switch,
+    BoxError, Claim, ErrorKind, Execution, ToolCall, ToolError,
+    circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    flow::CallExt,
+    rate_limit::RateLimitBackoffLayer,
+    result::ToolResultLayer,
+    retry::{RetryLayer, RetryPolicy},
+    switch::Switch,
+    tool_metrics::Metrics,
 };
 use tower_toolcall_test::{Events, Script, Step};
 
@@ -73,6 +80,20 @@ pub(crate) fn answers() -> Step<&'static str> {
 
 pub(crate) fn call() -> ToolCall {
     ToolCall::new("search").with_server("docs").with_id("c1")
+}
+
+/// A tool that uses up its task's budget at each poll.
+pub(crate) async fn busy(_: ToolCall) -> Result<(), BoxError> {
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<()>();
+    while tx.send(()).is_ok() {
+        rx.recv().await;
+    }
+    Ok(())
+}
+
+/// A call for layers that refuse calls, or let them wait.
+pub(crate) fn held_call() -> ToolCall {
+    call().with_session_id("s1")
 }
 
 pub(crate) async fn passes_the_response<L>(layer: L)
@@ -407,6 +428,130 @@ where
     assert_eq!(semaphore.available_permits(), 1);
     names(&response.await.map(drop).unwrap_err(), &refused);
     assert_eq!(probe.count(), 0);
+}
+
+/// Trap 23: a refusal waits for nothing, whatever is ready. A layer that passes on the readiness of
+/// its service has waited before.
+pub(crate) async fn a_refusal_waits_for_no_readiness<L>(layer: L, kind: ErrorKind)
+where
+    L: Layer<MockTool, Service: Stack>,
+{
+    let (mut svc, mut handle) = mock::spawn_layer(layer);
+    handle.allow(0);
+    if svc.poll_ready().is_pending() {
+        return assert_eq!(kind, ErrorKind::NotFound, "it is that of unknown names");
+    }
+    let error = assert_ready_err!(task::spawn(svc.call(held_call())).poll());
+    assert_eq!(error.kind(), kind);
+}
+
+/// Trap 13: our own refusals are repeated by no layer, and are nobody's failure.
+pub(crate) async fn a_refusal_is_repeated_by_none_and_counted_against_nobody<L>(
+    layer: L,
+    kind: ErrorKind,
+) where
+    L: Layer<Probe, Service: Stack>,
+{
+    let probe = Script::always(answers());
+    let (metrics, breaker) = (Metrics::new(), CircuitBreakerLayer::new());
+    let gate = RateLimitBackoffLayer::new();
+    let stack = ServiceBuilder::new()
+        .layer(metrics.layer())
+        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
+        .layer(gate.clone())
+        .layer(breaker.clone())
+        .service(layer.layer(probe.clone()));
+    let start = Instant::now();
+    for _ in 0..20 {
+        let error = stack.clone().oneshot(held_call()).await.unwrap_err();
+        names(&error, &held_call());
+        assert_eq!((error.kind(), error.attempts()), (kind, None));
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert!(error.is_own_refusal());
+    }
+    assert_eq!((start.elapsed(), probe.count()), (Duration::ZERO, 0));
+    let seen = breaker.handle().breaker(&held_call()).snapshot();
+    assert_eq!((seen.state, seen.failed_total), (BreakerState::Closed, 0));
+    assert!(gate.handle().cooldowns().is_empty());
+    let total = metrics.snapshot().total;
+    assert_eq!((total.calls, total.rejected), (20, 20));
+}
+
+/// A wait, here of a second, ends when the caller cancels, and leaves no place behind, although
+/// its future is kept.
+pub(crate) async fn a_wait_ends_when_the_caller_cancels<L>(layer: L)
+where
+    L: Layer<Probe, Service: Stack>,
+{
+    let probe = Script::always(answers());
+    let svc = layer.layer(probe.clone());
+    let token = tokio_util::sync::CancellationToken::new();
+    let call = || held_call().with_cancellation(token.clone());
+    let mut waiting = [(); 20].map(|()| task::spawn(svc.clone().oneshot(call())));
+    for waiting in &mut waiting {
+        assert_pending!(waiting.poll());
+    }
+    token.cancel();
+    for waiting in &mut waiting {
+        assert!(waiting.is_woken());
+        let error = assert_ready_err!(waiting.poll());
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        assert_eq!(error.execution(), Execution::NotStarted);
+        names(&error, &held_call());
+    }
+    assert_eq!(probe.count(), 0);
+    is_answered_after_a_second(svc).await;
+}
+
+/// Those who give up while they wait leave their places to others.
+pub(crate) async fn a_wait_that_is_given_up_costs_others_nothing<L>(layer: L)
+where
+    L: Layer<Probe, Service: Stack>,
+{
+    let svc = layer.layer(Script::always(answers()));
+    let mut waiting = [(); 20].map(|()| task::spawn(svc.clone().oneshot(held_call())));
+    for waiting in &mut waiting {
+        assert_pending!(waiting.poll());
+    }
+    drop(waiting);
+    is_answered_after_a_second(svc).await;
+}
+
+async fn is_answered_after_a_second(svc: impl Stack) {
+    let start = Instant::now();
+    assert_eq!(svc.oneshot(held_call()).await.unwrap(), "answer");
+    // Jitter adds a quarter at most.
+    let elapsed = start.elapsed().as_millis();
+    assert!((1000..1300).contains(&elapsed), "{elapsed}");
+}
+
+/// Rule 3d, trap 23: a call that waits holds no reservation of the inner service.
+pub(crate) async fn a_wait_holds_no_reservation<L>(layer: L)
+where
+    L: Layer<Limited, Service: Stack>,
+{
+    let (limited, _, semaphore) = limited(answers());
+    let mut svc = layer.layer(limited);
+    svc.ready().await.unwrap();
+    assert_eq!(semaphore.available_permits(), 0);
+    let mut waits = task::spawn(svc.call(held_call()));
+    assert_eq!(semaphore.available_permits(), 1);
+    assert_pending!(waits.poll());
+    assert_eq!(semaphore.available_permits(), 1);
+    assert_eq!(waits.await.unwrap(), "answer");
+}
+
+/// Outer layers tell the time of the wait from that of the tool.
+pub(crate) async fn the_time_of_a_wait_is_seen_above<L>(layer: L)
+where
+    L: Layer<Probe, Service: Stack>,
+{
+    let svc = layer.layer(Script::always(answers().after(Duration::from_secs(1))));
+    let result = ToolResultLayer::new().layer(svc).oneshot(held_call()).await;
+    let result = result.unwrap();
+    assert!(result.is_success());
+    let waited = result.metadata().waited().as_millis();
+    assert!((1000..1300).contains(&waited), "{waited}");
 }
 
 /// A caller breaks tower's contract. What is taken for the first call is not used by the second.

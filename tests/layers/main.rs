@@ -17,6 +17,7 @@ mod errors;
 mod fit;
 mod flow;
 mod health;
+mod held;
 mod inert;
 mod invented_ids;
 mod keys;

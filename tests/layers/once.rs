@@ -24,12 +24,13 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 type Tool = Script<&'static str>;
 
+fn of(tool: &'static str, arguments: Value) -> ToolCall {
+    let call = ToolCall::new(tool).with_agent_id("a1").with_once_key("k1");
+    call.with_json(arguments).unwrap()
+}
+
 fn call(arguments: Value) -> ToolCall {
-    ToolCall::new("pay")
-        .with_agent_id("a1")
-        .with_once_key("k1")
-        .with_json(arguments)
-        .unwrap()
+    of("pay", arguments)
 }
 
 fn pay() -> ToolCall {
@@ -38,6 +39,15 @@ fn pay() -> ToolCall {
 
 async fn make(layer: &OnceLayer, tool: &Tool, call: ToolCall) -> Result<&'static str, ToolError> {
     layer.layer(tool.clone()).oneshot(call).await
+}
+
+/// Makes the calls one after the other, and asserts how often the tool has run after each.
+async fn runs(layer: &OnceLayer, calls: impl IntoIterator<Item = (ToolCall, u64)>) {
+    let tool = Tool::always(Step::ok("r"));
+    for (n, (call, sent)) in calls.into_iter().enumerate() {
+        make(layer, &tool, call).await.unwrap();
+        assert_eq!(tool.count(), sent, "call {n}");
+    }
 }
 
 /// The code of the refusal.
@@ -70,35 +80,25 @@ async fn a_key_of_another_tool_or_other_arguments_is_refused() {
     let others = [
         call(json!({ "euros": 21 })),
         pay().with_server("bank"),
-        ToolCall::new("refund")
-            .with_agent_id("a1")
-            .with_once_key("k1")
-            .with_json(json!({ "euros": 20 }))
-            .unwrap(),
+        of("refund", json!({ "euros": 20 })),
     ];
     for other in others {
         let error = make(&layer, &tool, other).await.unwrap_err();
         assert_eq!(
-            (error.kind(), error.code(), error.execution()),
-            (
-                ErrorKind::InvalidInput,
-                TOOL_KEY_REUSED,
-                Execution::NotStarted
-            )
+            (error.kind(), error.code()),
+            (ErrorKind::InvalidInput, TOOL_KEY_REUSED)
         );
+        assert_eq!(error.execution(), Execution::NotStarted);
     }
     assert_eq!(tool.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_order_of_arguments_is_no_difference() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
     let call = |text: &str| pay().with_json_str(text).unwrap();
     let first = call(r#"{"a":{"x":1,"y":[2]},"b":3}"#);
-    make(&layer, &tool, first).await.unwrap();
     let second = call(r#"{"b":3,"a":{"y":[2],"x":1}}"#);
-    make(&layer, &tool, second).await.unwrap();
-    assert_eq!(tool.count(), 1);
+    runs(&OnceLayer::new(), [(first, 1), (second, 1)]).await;
 }
 
 /// Other arguments are refused while the first call runs as well.
@@ -272,59 +272,52 @@ async fn a_safe_tool_may_run_again() {
     assert_eq!(tool.count(), 3);
 }
 
+/// Agents, whatever their sessions, and the subjects of an agent. P4: calls without a principal are
+/// compared with each other, and with no principal's.
 #[tokio::test(start_paused = true)]
 async fn principals_have_keys_of_their_own() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
-    let key = || ToolCall::new("pay").with_once_key("k1");
-    let principals = [
-        key().with_agent_id("x"),
-        key().with_agent_id("y"),
-        key().with_session_id("x"),
+    let bare = || ToolCall::new("pay");
+    let keyed = || bare().with_once_key("k1");
+    let (x, y) = (|| keyed().with_agent_id("x"), || keyed().with_agent_id("y"));
+    let s = || keyed().with_session_id("x");
+    let of_principals = [(x(), 1), (x(), 1), (y(), 2), (y(), 2), (s(), 3), (s(), 3)];
+    let resumed = (x().with_session_id("s2"), 3);
+    runs(
+        &OnceLayer::new(),
+        of_principals.into_iter().chain([resumed]),
+    )
+    .await;
+    let of = |subject| pay().with_subject_token(subject);
+    runs(
+        &OnceLayer::new(),
+        [(of("u1"), 1), (of("u2"), 2), (of("u1"), 2)],
+    )
+    .await;
+    let of_nobody = [
+        (bare(), 1),
+        (bare().with_id("c2"), 1),
+        (keyed(), 2),
+        (keyed(), 2),
+        (keyed().with_agent_id("a1"), 3),
+        (bare().with_session_id("s1"), 4),
     ];
-    for (n, call) in principals.into_iter().enumerate() {
-        for _ in 0..2 {
-            make(&layer, &tool, call.clone()).await.unwrap();
-        }
-        assert_eq!(tool.count(), n as u64 + 1);
-    }
-    // The agent's, whatever its session.
-    let resumed = key().with_agent_id("x").with_session_id("s2");
-    make(&layer, &tool, resumed).await.unwrap();
-    assert_eq!(tool.count(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn subjects_of_one_agent_have_keys_of_their_own() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
-    for (subject, sent) in [("u1", 1), ("u2", 2), ("u1", 2)] {
-        make(&layer, &tool, pay().with_subject_token(subject))
-            .await
-            .unwrap();
-        assert_eq!(tool.count(), sent);
-    }
+    runs(&OnceLayer::new(), of_nobody).await;
 }
 
 /// A call that starts nothing passes, and so does one that may run twice.
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_safe_too_deep_or_wait_for_a_job_pass() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
     let mut deep = json!(1);
     for _ in 0..200 {
         deep = json!([deep]);
     }
     let bare = || ToolCall::new("pay").with_agent_id("a1");
     let job = JobRef::new(&bare(), serde_json::Map::new()).unwrap();
-    let calls = [
-        bare().with_replay_safety(ReplaySafety::Safe),
-        bare().with_job(job),
-        call(json!({ "deep": deep })),
-    ];
-    for (n, call) in calls.into_iter().enumerate() {
-        for again in 1..=2 {
-            make(&layer, &tool, call.clone()).await.unwrap();
-            assert_eq!(tool.count(), 2 * n as u64 + again);
-        }
-    }
+    let safe = bare().with_replay_safety(ReplaySafety::Safe);
+    let calls = [safe, bare().with_job(job), call(json!({ "deep": deep }))];
+    let twice = calls.into_iter().flat_map(|call| [call.clone(), call]);
+    let layer = OnceLayer::new();
+    runs(&layer, twice.zip(1..)).await;
     assert!(layer.is_empty());
 }
 
@@ -407,56 +400,19 @@ async fn equal_arguments_of_a_call_that_may_have_run_are_refused() {
     assert_eq!(make(&layer, &tool, call()).await.unwrap(), "r");
 }
 
-/// P4: the caller's key takes precedence over equal arguments.
+/// P4: the caller's key takes precedence over equal arguments, which a time of zero leaves alone.
 #[tokio::test(start_paused = true)]
 async fn calls_with_keys_of_their_own_are_not_compared_by_arguments() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
     let bare = || ToolCall::new("pay").with_agent_id("a1");
-    let (first, second) = (bare().with_once_key("k1"), bare().with_once_key("k2"));
-    for (call, sent) in [
-        (first, 1),
-        (second, 2),
-        (bare(), 3),
-        (bare().with_once_key(""), 3),
-    ] {
-        make(&layer, &tool, call).await.unwrap();
-        assert_eq!(tool.count(), sent);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_time_of_zero_looks_at_calls_with_keys_only() {
+    let of = |key| bare().with_once_key(key);
+    runs(
+        &OnceLayer::new(),
+        [(of("k1"), 1), (of("k2"), 2), (bare(), 3), (of(""), 3)],
+    )
+    .await;
     let layer = OnceLayer::builder().with_repeat_within(Duration::ZERO);
-    let (layer, tool) = (layer.build().unwrap(), Tool::always(Step::ok("r")));
-    let bare = ToolCall::new("pay").with_agent_id("a1");
-    for sent in 1..=2 {
-        make(&layer, &tool, bare.clone()).await.unwrap();
-        assert_eq!(tool.count(), sent);
-    }
-    for _ in 0..2 {
-        make(&layer, &tool, pay()).await.unwrap();
-        assert_eq!(tool.count(), 3);
-    }
-}
-
-/// P4: calls without a principal are compared with each other, and with no principal's.
-#[tokio::test(start_paused = true)]
-async fn calls_without_a_principal_share_one_key_space() {
-    let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
-    let bare = || ToolCall::new("pay");
-    let keyed = || bare().with_once_key("k1");
-    let calls = [
-        (bare(), 1),
-        (bare().with_id("c2"), 1),
-        (keyed(), 2),
-        (keyed(), 2),
-        (keyed().with_agent_id("a1"), 3),
-        (bare().with_session_id("s1"), 4),
-    ];
-    for (call, sent) in calls {
-        make(&layer, &tool, call).await.unwrap();
-        assert_eq!(tool.count(), sent);
-    }
+    let by_keys = [(bare(), 1), (bare(), 2), (pay(), 3), (pay(), 3)];
+    runs(&layer.build().unwrap(), by_keys).await;
 }
 
 /// P4: many calls without keys never make the layer refuse one; the oldest are forgotten.

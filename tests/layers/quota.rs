@@ -10,16 +10,13 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_test::mock;
 use tower_toolcall::{
     ErrorKind, Execution, Key, Keys, ToolCall, ToolError,
-    circuit_breaker::{BreakerState, CircuitBreakerLayer},
     deadline::DeadlineLayer,
     quota::{QUOTA_IMPOSSIBLE, Quota, QuotaBuilder, QuotaLayer, QuotaService},
-    rate_limit::RateLimitBackoffLayer,
-    result::ToolResultLayer,
     retry::{RetryLayer, RetryPolicy},
 };
 use tower_toolcall_test::{Events, Script, Step};
 
-use crate::kit::{self, MockTool, Probe};
+use crate::kit::{self, Probe};
 
 const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -207,37 +204,6 @@ async fn a_wait_that_does_not_end_before_the_deadline_is_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_when_the_caller_cancels() {
-    let layer = QuotaLayer::new(quota(1));
-    let svc = layer.layer(answers());
-    svc.clone().oneshot(call()).await.unwrap();
-    let token = tokio_util::sync::CancellationToken::new();
-    let mut waits = begin(&svc, call().with_cancellation(token.clone()));
-    token.cancel();
-    assert!(waits.is_woken());
-    let error = assert_ready_err!(waits.poll());
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::Cancelled, Execution::NotStarted)
-    );
-    // Its token is there for another, although its future still is.
-    advance(secs(1)).await;
-    assert_eq!(layer.handle().remaining(&call()), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_that_give_up_cost_those_who_come_later_nothing() {
-    let layer = QuotaLayer::new(quota(1));
-    let svc = layer.layer(answers());
-    svc.clone().oneshot(call()).await.unwrap();
-    let waiting: Vec<_> = (0..10).map(|_| begin(&svc, call())).collect();
-    drop(waiting);
-    let start = Instant::now();
-    svc.oneshot(call()).await.unwrap();
-    assert_eq!(start.elapsed().as_secs(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_given_back_leaves_the_turns_of_others() {
     let svc = QuotaLayer::new(quota(1)).layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
@@ -373,49 +339,6 @@ async fn a_tool_has_a_quota_and_a_cost_of_its_own() {
     );
 }
 
-/// It waits for no turn, so it is told at once, whatever else is ready.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_costs_too_much_does_not_wait() {
-    let layer = builder(1).with_cost(|_| 2).build().unwrap();
-    assert_eq!(
-        layer
-            .layer(answers())
-            .oneshot(call())
-            .await
-            .unwrap_err()
-            .code(),
-        QUOTA_IMPOSSIBLE
-    );
-    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
-    below.allow(0);
-    assert_ready_ok!(svc.poll_ready());
-    let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_gives_the_reservation_below_back() {
-    let layer = builder(1).with_fail_fast().build().unwrap();
-    layer.layer(answers()).oneshot(call()).await.unwrap();
-    kit::a_refusal_gives_the_reservation_back(layer, call()).await;
-}
-
-/// Rule 3d.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_waits_holds_no_reservation_below() {
-    let layer = QuotaLayer::new(quota(1));
-    layer.layer(answers()).oneshot(call()).await.unwrap();
-    let (limited, _, below) = kit::limited(kit::answers());
-    let mut svc = layer.layer(limited);
-    svc.ready().await.unwrap();
-    assert_eq!(below.available_permits(), 0);
-    let mut waits = task::spawn(svc.call(call()));
-    assert_eq!(below.available_permits(), 1);
-    assert_pending!(waits.poll());
-    assert_eq!(below.available_permits(), 1);
-    assert_eq!(waits.await.unwrap(), "answer");
-}
-
 /// Rule 3c.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_the_service_below_takes_its_units_when_it_is_sent() {
@@ -459,20 +382,6 @@ async fn a_call_that_gives_up_before_the_service_below_is_ready_gives_its_turn_b
     assert_eq!(layer.handle().remaining(&call()), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_for_which_nothing_is_ready_is_refused_at_once() {
-    let layer = builder(1).with_fail_fast().build().unwrap();
-    layer.layer(answers()).oneshot(call()).await.unwrap();
-    let (mut svc, mut below) = mock::spawn_layer::<ToolCall, &str, _>(layer);
-    below.allow(0);
-    assert_ready_ok!(svc.poll_ready());
-    let error = assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(
-        (error.kind(), error.retry_after()),
-        (ErrorKind::RateLimited, Some(secs(1)))
-    );
-}
-
 /// A call that is over by itself is not told to come back, whatever is ready.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_too_late_is_no_matter_of_the_quota() {
@@ -486,17 +395,6 @@ async fn a_call_that_is_too_late_is_no_matter_of_the_quota() {
     assert_ready_ok!(svc.poll_ready());
     let error = assert_ready_err!(task::spawn(svc.call(late)).poll());
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_readiness_error_costs_nothing() {
-    let layer = QuotaLayer::new(quota(1));
-    let (mut svc, mut below): (mock::Spawn<QuotaService<MockTool>>, _) =
-        mock::spawn_layer(layer.clone());
-    below.send_error("connection refused");
-    assert_ready_ok!(svc.poll_ready());
-    assert_ready_err!(task::spawn(svc.call(call())).poll());
-    assert_eq!(layer.handle().remaining(&call()), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -515,61 +413,6 @@ async fn a_call_that_was_sent_has_cost_its_units_however_it_ends() {
         }));
         assert_eq!(layer.handle().remaining(&call()), left);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_time_of_a_wait_is_seen_above() {
-    let stack = ServiceBuilder::new()
-        .layer(ToolResultLayer::new())
-        .layer(QuotaLayer::new(quota(1)))
-        .service(answers());
-    assert_eq!(
-        stack
-            .clone()
-            .oneshot(call())
-            .await
-            .unwrap()
-            .metadata()
-            .waited(),
-        secs(0)
-    );
-    assert_eq!(
-        stack
-            .oneshot(call())
-            .await
-            .unwrap()
-            .metadata()
-            .waited()
-            .as_secs(),
-        1
-    );
-}
-
-/// Trap 13: our own refusals are nobody's failure.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_repeated_by_none_and_counted_against_nobody() {
-    let (breaker, gate) = (CircuitBreakerLayer::new(), RateLimitBackoffLayer::new());
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
-        .layer(gate.clone())
-        .layer(breaker.clone())
-        .layer(builder(1).with_fail_fast().build().unwrap())
-        .service(answers());
-    stack.clone().oneshot(call()).await.unwrap();
-    let start = Instant::now();
-    for _ in 0..20 {
-        let error = stack.clone().oneshot(call()).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.attempts()),
-            (ErrorKind::RateLimited, None)
-        );
-    }
-    assert_eq!(start.elapsed(), secs(0));
-    assert_eq!(
-        breaker.handle().breaker(&call()).state(),
-        BreakerState::Closed
-    );
-    assert!(gate.handle().cooldowns().is_empty());
 }
 
 /// Outside of a deadline a wait does not use up the tool's time, and a call costs once, however
@@ -592,19 +435,6 @@ async fn outside_of_deadline_and_retry_a_call_costs_once() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(tool.count(), 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_counted_as_rejected() {
-    let metrics = tower_toolcall::tool_metrics::Metrics::new();
-    let stack = ServiceBuilder::new()
-        .layer(metrics.layer())
-        .layer(builder(1).with_fail_fast().build().unwrap())
-        .service(answers());
-    stack.clone().oneshot(call()).await.unwrap();
-    stack.oneshot(call()).await.unwrap_err();
-    let total = metrics.snapshot().total;
-    assert_eq!((total.calls, total.successes, total.rejected), (2, 1, 1));
 }
 
 /// What a caller invents uses up no other's units.

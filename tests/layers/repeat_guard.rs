@@ -5,12 +5,11 @@ use std::{future::pending, task::Poll, time::Duration};
 use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, timeout};
-use tokio_test::{assert_pending, assert_ready_err, task};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tokio_test::{assert_pending, task};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
-    ErrorKind, Evidence, Execution, Key, Keys, ReplaySafety, ToolCall, ToolError,
+    ErrorKind, Evidence, Execution, Key, Keys, ToolCall, ToolError,
     backoff::Backoff,
-    circuit_breaker::CircuitBreakerLayer,
     event::Event,
     once::OnceLayer,
     outcome::{Outcome, classify_fn},
@@ -18,8 +17,6 @@ use tower_toolcall::{
     retry::{RetryLayer, RetryPolicy},
 };
 use tower_toolcall_test::{Events, Script, Step};
-
-use crate::kit;
 
 fn call(arguments: Value) -> ToolCall {
     let call = ToolCall::new("search").with_session_id("s1");
@@ -42,64 +39,45 @@ async fn sent(layer: &RepeatGuardLayer, tool: Script<&'static str>, call: &ToolC
     tool.count()
 }
 
+/// Of refusals those count that have judged the call, and would do so again; what is full or has
+/// closed would not.
 #[tokio::test(start_paused = true)]
 async fn only_failures_that_are_due_to_the_call_count() {
     use ErrorKind::{Denied, Failed, InvalidInput, NotFound, Reported};
 
-    for kind in ErrorKind::ALL {
-        let counts = [InvalidInput, NotFound, Denied, Failed, Reported].contains(kind);
-        let sent = sent(&RepeatGuardLayer::new(), fails(*kind), &query("a")).await;
-        assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
+    let refuses = |kind| Script::always(Step::error(ToolError::refusal(kind, "no")));
+    for &kind in ErrorKind::ALL {
+        let judges = [InvalidInput, NotFound, Denied].contains(&kind);
+        let counts = judges || [Failed, Reported].contains(&kind);
+        for (tool, counts) in [(fails(kind), counts), (refuses(kind), judges)] {
+            let sent = sent(&RepeatGuardLayer::new(), tool, &query("a")).await;
+            assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
+        }
     }
 }
 
-/// S3: an error that `once` gives again is the failure that was counted. A success that `cache`
-/// gives again changes nothing either.
+/// S3: an error that `once` gives again is the failure that was counted, and so is an answer that
+/// is an error in the tool's own words. A success that `cache` gives again changes nothing either.
 #[tokio::test(start_paused = true)]
 async fn a_failure_from_memory_is_not_counted_again() {
     for kind in [ErrorKind::Failed, ErrorKind::Reported] {
-        let guard = RepeatGuardLayer::new();
         let tool = fails(kind);
-        let stack = ServiceBuilder::new()
-            .layer(guard)
-            .layer(OnceLayer::new())
-            .service(tool.clone());
+        let stack = RepeatGuardLayer::new().layer(OnceLayer::new().layer(tool.clone()));
         for _ in 0..10 {
             let error = stack.clone().oneshot(query("a")).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
         }
         assert_eq!(tool.count(), 1);
     }
-}
-
-/// S3: nor is an answer that is an error in the tool's own words.
-#[tokio::test(start_paused = true)]
-async fn an_error_answer_from_memory_is_not_counted_again() {
     let reports = classify_fn(|_: Result<&&str, &ToolError>| Outcome::reported());
-    let guard = RepeatGuardLayer::builder()
-        .with_classifier(reports)
+    let guard = RepeatGuardLayer::builder().with_classifier(reports);
+    let answers = Script::always(Step::ok("no such city"));
+    let stack = guard
         .build()
-        .unwrap();
-    let stack = ServiceBuilder::new()
-        .layer(guard)
-        .layer(OnceLayer::new())
-        .service(Script::always(Step::ok("no such city")));
+        .unwrap()
+        .layer(OnceLayer::new().layer(answers));
     for _ in 0..10 {
         stack.clone().oneshot(query("a")).await.unwrap();
-    }
-}
-
-/// What has judged the call would do so again; what is full or has closed would not.
-#[tokio::test(start_paused = true)]
-async fn of_refusals_those_count_that_are_due_to_the_call() {
-    for kind in ErrorKind::ALL {
-        let counts = matches!(
-            kind,
-            ErrorKind::InvalidInput | ErrorKind::NotFound | ErrorKind::Denied
-        );
-        let refuses = Script::always(Step::error(ToolError::refusal(*kind, "no")));
-        let sent = sent(&RepeatGuardLayer::new(), refuses, &query("a")).await;
-        assert_eq!(sent, if counts { 3 } else { 10 }, "{kind}");
     }
 }
 
@@ -142,38 +120,27 @@ async fn a_refusal_says_what_to_do_and_proves_that_nothing_was_sent() {
 /// What the tool says is quoted as the model has read it, and bounded.
 #[tokio::test(start_paused = true)]
 async fn the_reason_is_the_one_that_the_model_was_told() {
+    use ErrorKind::{Denied, Failed, NotFound};
+
     let long = "x".repeat(10_000);
+    let cut = format!(": {}...", &long[..100]);
+    let of = |kind, why: &str| ToolError::new(kind, why.to_owned());
+    let told = of(Failed, "SQL").with_model_message("It is down.");
     for (error, quoted) in [
-        (ToolError::new(ErrorKind::Failed, "why"), ": why."),
-        (
-            ToolError::new(ErrorKind::Failed, "SQL").with_model_message("It is down."),
-            ": It is down.",
-        ),
+        (of(Failed, "why"), ": why."),
+        (told, ": It is down."),
         // The message is for developers.
-        (ToolError::new(ErrorKind::Denied, "internal"), "."),
-        (ToolError::new(ErrorKind::NotFound, "internal"), "."),
-        (
-            ToolError::new(ErrorKind::Failed, "a\u{1b}[31m\u{202e}b"),
-            ": a [31m b.",
-        ),
-        (
-            ToolError::new(ErrorKind::Failed, long.clone()),
-            &format!(": {}...", &long[..100]),
-        ),
-        (
-            ToolError::new(ErrorKind::Failed, "").with_model_message(&long),
-            &format!(": {}...", &long[..100]),
-        ),
+        (of(Denied, "internal"), "."),
+        (of(NotFound, "internal"), "."),
+        (of(Failed, "a\u{1b}[31m\u{202e}b"), ": a [31m b."),
+        (of(Failed, &long), &*cut),
+        (of(Failed, "").with_model_message(&long), &*cut),
     ] {
         let layer = RepeatGuardLayer::new();
         let tool = Script::always(Step::error(error));
         sent(&layer, tool.clone(), &query("a")).await;
-        let told = layer
-            .layer(tool)
-            .oneshot(query("a"))
-            .await
-            .unwrap_err()
-            .model_message();
+        let error = layer.layer(tool).oneshot(query("a")).await.unwrap_err();
+        let told = error.model_message();
         let expected = format!(
             "This exact call has failed 3 times in a row{quoted} Change its arguments or do something else."
         );
@@ -238,10 +205,8 @@ async fn sent_once(
 
 #[tokio::test(start_paused = true)]
 async fn an_argument_that_is_another_one_in_each_call_can_be_left_out() {
-    let layer = RepeatGuardLayer::builder()
-        .with_ignored_argument("at")
-        .build()
-        .unwrap();
+    let layer = RepeatGuardLayer::builder().with_ignored_argument("at");
+    let layer = layer.build().unwrap();
     let tool = fails(ErrorKind::Failed);
     for at in 0..10 {
         let call = call(json!({ "query": "a", "at": at }));
@@ -394,60 +359,25 @@ async fn attempts_of_a_retry_layer_above_are_no_repeats() {
     let layer = RepeatGuardLayer::new();
     for round in 1..10 {
         let tool = Script::new(vec![Step::fail(ErrorKind::Failed); 8]).then(Step::ok("done"));
-        let stack = ServiceBuilder::new()
-            .layer(retries())
-            .layer(layer.clone())
-            .service(tool.clone());
+        let stack = retries().layer(layer.layer(tool.clone()));
         assert_eq!(stack.oneshot(query("a")).await.unwrap(), "done", "{round}");
         assert_eq!(tool.count(), 9);
     }
-    // Each fails in the end: three calls of ten attempts.
-    let tool = fails(ErrorKind::Failed);
-    for n in 0..5 {
-        let stack = ServiceBuilder::new()
-            .layer(retries())
-            .layer(layer.clone())
-            .service(tool.clone());
-        let error = stack.oneshot(query("b")).await.unwrap_err();
-        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
+    // Each fails in the end: three calls of ten attempts. Above the retry layer, as documented, the
+    // guard sees calls.
+    macro_rules! three_of_ten {
+        ($above:expr, $below:expr, $query:literal) => {
+            let tool = fails(ErrorKind::Failed);
+            for n in 0..5 {
+                let stack = $above.layer($below.layer(tool.clone()));
+                let error = stack.oneshot(query($query)).await.unwrap_err();
+                assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
+            }
+            assert_eq!(tool.count(), 30);
+        };
     }
-    assert_eq!(tool.count(), 30);
-    // Above it, as documented, the guard sees calls.
-    let tool = fails(ErrorKind::Failed);
-    for n in 0..5 {
-        let stack = ServiceBuilder::new()
-            .layer(layer.clone())
-            .layer(retries())
-            .service(tool.clone());
-        let error = stack.oneshot(query("c")).await.unwrap_err();
-        assert_eq!(error.code() == TOOL_REPEATED, n >= 3);
-    }
-    assert_eq!(tool.count(), 30);
-}
-
-/// Nor does anybody repeat a refusal, or count it.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_not_repeated_and_opens_no_breaker() {
-    let (guard, breaker) = (RepeatGuardLayer::new(), CircuitBreakerLayer::new());
-    let tool = fails(ErrorKind::InvalidInput);
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new(RetryPolicy::new().assume_replay_safe()))
-        .layer(breaker.clone())
-        .layer(guard)
-        .service(tool.clone());
-    for _ in 0..50 {
-        let safe = query("a").with_replay_safety(ReplaySafety::Safe);
-        stack.clone().oneshot(safe).await.unwrap_err();
-    }
-    assert_eq!(tool.count(), 3);
-    assert_eq!(
-        breaker
-            .handle()
-            .breaker(&query("a"))
-            .snapshot()
-            .failed_total,
-        0
-    );
+    three_of_ten!(retries(), layer, "b");
+    three_of_ten!(layer, retries(), "c");
 }
 
 /// A guard at the agent and one at the gateway: the refusal of the one is not counted by the other.
@@ -457,19 +387,11 @@ async fn the_refusal_of_a_guard_below_does_not_count() {
         .with_failures(5)
         .build()
         .unwrap();
-    let inner = RepeatGuardLayer::new();
-    let tool = fails(ErrorKind::Failed);
-    let stack = ServiceBuilder::new()
-        .layer(outer)
-        .layer(inner)
-        .service(tool);
+    let inner = RepeatGuardLayer::new().layer(fails(ErrorKind::Failed));
+    let stack = outer.layer(inner);
     for _ in 0..20 {
-        let told = stack
-            .clone()
-            .oneshot(query("a"))
-            .await
-            .unwrap_err()
-            .model_message();
+        let error = stack.clone().oneshot(query("a")).await.unwrap_err();
+        let told = error.model_message();
         assert!(!told.contains("5 times"), "{told}");
     }
 }
@@ -496,10 +418,8 @@ async fn answers_that_are_errors_count_as_the_classifier_says() {
 #[tokio::test(start_paused = true)]
 async fn the_same_success_again_and_again_passes_and_is_an_event() {
     let events = Events::new();
-    let layer = RepeatGuardLayer::builder()
-        .with_listener(events.clone())
-        .build()
-        .unwrap();
+    let layer = RepeatGuardLayer::builder().with_listener(events.clone());
+    let layer = layer.build().unwrap();
     let tool = Script::always(Step::ok("done"));
     assert_eq!(sent(&layer, tool, &query("a")).await, 10);
     events.assert(["tool.repeated"; 3]);
@@ -523,33 +443,11 @@ async fn of_a_hundred_calls_that_wait_for_their_turn_three_are_sent() {
     assert_eq!(tool.count(), 3);
 }
 
-/// Trap 23.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_gives_the_reservation_back_and_does_not_wait() {
-    let refusing = || async {
-        let layer = RepeatGuardLayer::new();
-        sent(&layer, fails(ErrorKind::Failed), &query("a")).await;
-        layer
-    };
-    kit::a_refusal_gives_the_reservation_back(refusing().await, query("a")).await;
-    let (limited, _, semaphore) = kit::limited(kit::answers());
-    let _held = semaphore.acquire_owned().await.unwrap();
-    let mut svc = refusing().await.layer(limited);
-    svc.ready().await.unwrap();
-    let mut refused = task::spawn(svc.call(query("a")));
-    assert_eq!(assert_ready_err!(refused.poll()).code(), TOOL_REPEATED);
-    svc.ready().await.unwrap();
-    let mut other = task::spawn(svc.call(query("b")));
-    assert_pending!(other.poll());
-}
-
 /// Bounded: those beyond are not watched, and who has failed of late stays.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_sessions_does_not_forget_the_one_that_loops() {
-    let layer = RepeatGuardLayer::builder()
-        .with_keys(Keys::default().at_most(100))
-        .build()
-        .unwrap();
+    let layer = RepeatGuardLayer::builder().with_keys(Keys::default().at_most(100));
+    let layer = layer.build().unwrap();
     sent(&layer, fails(ErrorKind::Failed), &query("a")).await;
     let answers = Script::always(Step::ok("done"));
     for n in 0..10_000 {
@@ -760,10 +658,8 @@ async fn successes_with_other_answers_are_no_repetition() {
         Event::Repeated { times, .. } => Some(*times),
         _ => None,
     });
-    let layer = RepeatGuardLayer::builder()
-        .with_listener(events.clone())
-        .build()
-        .unwrap();
+    let layer = RepeatGuardLayer::builder().with_listener(events.clone());
+    let layer = layer.build().unwrap();
     let tool = Script::new(["1", "2", "3", "4", "5", "6", "7", "8", "9"].map(Step::ok));
     for _ in 0..9 {
         layer

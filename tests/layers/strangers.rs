@@ -13,7 +13,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Keys, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
-    circuit_breaker::{BreakerState, CircuitBreakerLayer},
+    circuit_breaker::{Breaker, BreakerState, CircuitBreakerLayer},
     concurrency_limit::ConcurrencyLimitLayer,
     deadline::DeadlineLayer,
     error::TimeoutLimit,
@@ -55,6 +55,10 @@ async fn hangs(_: ToolCall) -> Result<&'static str, ToolError> {
 
 async fn fails(_: ToolCall) -> Result<&'static str, ToolError> {
     Err(ToolError::new(ErrorKind::Upstream, "down"))
+}
+
+fn open(breaker: &Breaker) {
+    while !breaker.record_failure() {}
 }
 
 fn inherited() -> DeadlineLayer {
@@ -133,9 +137,7 @@ async fn a_call_that_a_stranger_leaves_no_time_is_no_probe() {
     let breaker = CircuitBreakerLayer::new();
     let stack = breaker.layer(service_fn(|_| async { Ok::<_, ToolError>(()) }));
     let known = breaker.handle().breaker(&call());
-    (0..5).for_each(|_| {
-        known.record_failure();
-    });
+    open(&known);
     advance(secs(60)).await;
     let error = stack.clone().oneshot(hurried(ms(501))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
@@ -178,9 +180,7 @@ async fn where_every_caller_is_in_a_hurry_one_of_them_is_the_probe_in_the_end() 
     let breaker = CircuitBreakerLayer::new();
     let stack = breaker.layer(service_fn(|_| async { Ok::<_, ToolError>(()) }));
     let known = breaker.handle().breaker(&call());
-    (0..5).for_each(|_| {
-        known.record_failure();
-    });
+    open(&known);
     advance(secs(120)).await;
     stack.oneshot(hurried(ms(501))).await.unwrap();
     assert_eq!(known.state(), BreakerState::Closed);
@@ -231,9 +231,7 @@ async fn callers_who_hang_up_do_not_keep_a_breaker_half_open() {
         sleep(ms(200)).await;
         Ok::<_, ToolError>(())
     }));
-    (0..5).for_each(|_| {
-        known.record_failure();
-    });
+    open(&known);
     advance(secs(60)).await;
     let impatient = [(); 2].map(|()| {
         let stack = stack.clone();
@@ -259,9 +257,7 @@ async fn callers_who_hang_up_do_not_keep_a_breaker_half_open() {
 async fn a_failure_opens_a_breaker_again_whose_probes_told_nothing() {
     let breaker = CircuitBreakerLayer::new();
     let known = breaker.handle().breaker(&call());
-    (0..5).for_each(|_| {
-        known.record_failure();
-    });
+    open(&known);
     advance(secs(60)).await;
     for _ in 0..5 {
         drop(known.admit().unwrap());
