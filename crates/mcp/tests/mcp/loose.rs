@@ -76,6 +76,13 @@ fn event(message: &Value) -> Response {
     ([("content-type", "text/event-stream")], event).into_response()
 }
 
+async fn at(app: Router) -> McpServer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    McpServer::http("web", url)
+}
+
 async fn serve(
     stranger: impl Fn(&Value) -> Response + Send + Sync + 'static,
 ) -> (Loose, McpServer) {
@@ -88,10 +95,27 @@ async fn serve(
     let app = Router::new()
         .route("/mcp", post(answer))
         .with_state(server.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    (server, McpServer::http("web", url))
+    (server, at(app).await)
+}
+
+/// Answers with 404 to a session that it does not know.
+async fn connected() -> (Loose, McpServer) {
+    let (loose, server) = serve(|_| text(404, "no")).await;
+    server.connect().await.unwrap();
+    (loose, server)
+}
+
+/// As [`error`], with the id of the request.
+fn refuses(status: u16, code: i32, message: &'static str) -> Answer {
+    Arc::new(move |id| error(status, id.clone(), code, message))
+}
+
+fn no_id(status: u16, code: i32, message: &'static str) -> Answer {
+    says(move || error(status, Value::Null, code, message))
+}
+
+fn says(answer: impl Fn() -> Response + Send + Sync + 'static) -> Answer {
+    Arc::new(move |_| answer())
 }
 
 async fn answer(
@@ -140,6 +164,10 @@ impl Loose {
     fn forget(&self) {
         self.session.fetch_add(100, SeqCst);
     }
+
+    fn answers(&self, answer: impl Fn(&Value) -> Response + Send + Sync + 'static) {
+        *self.call.lock().unwrap() = Some(Arc::new(answer));
+    }
 }
 
 async fn call(server: &McpServer) -> Result<McpAnswer, ToolError> {
@@ -158,10 +186,9 @@ async fn an_answer_without_the_requests_id_is_the_answer_to_the_request() {
         (400, json!("server-error"), -32600, ErrorKind::InvalidInput),
         (200, json!(4711), -32603, ErrorKind::Upstream),
     ] {
-        let (loose, server) = serve(|_| text(404, "no")).await;
-        server.connect().await.unwrap();
+        let (loose, server) = connected().await;
         let answer = move |_: &Value| error(status, id.clone(), code, "no luck");
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        loose.answers(answer);
         let error = call(&server).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{status} {code}: {error}");
         assert_eq!(error.execution(), Execution::Unknown);
@@ -178,10 +205,9 @@ async fn an_answer_without_the_requests_id_is_the_answer_to_the_request() {
 async fn an_event_without_the_requests_id_is_the_answer_to_the_request() {
     let refusal = json!({ "code": -32603, "message": "no luck" });
     for id in [Value::Null, json!("server-error"), json!(4711)] {
-        let (loose, server) = serve(|_| text(404, "no")).await;
-        server.connect().await.unwrap();
+        let (loose, server) = connected().await;
         let body = json!({ "jsonrpc": "2.0", "id": id, "error": refusal });
-        *loose.call.lock().unwrap() = Some(Arc::new(move |_| event(&body)));
+        loose.answers(move |_| event(&body));
         let error = call(&server).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Upstream, "{id}: {error}");
         assert!(error.message().contains("no luck"), "{error}");
@@ -194,107 +220,54 @@ async fn an_event_without_the_requests_id_is_the_answer_to_the_request() {
             let both = both.clone();
             ([("content-type", "text/event-stream")], both).into_response()
         };
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        loose.answers(answer);
         call(&server).await.unwrap();
         assert_eq!(loose.session.load(SeqCst), 1);
     }
 }
 
-/// H-1, K-6: the delay stands in a header, in the JSON or in the words of the answer.
+/// H-1, K-6: the delay stands in a header, in the JSON or in the words of the answer. The rows have
+/// status, body and header; the first one is GitHub's secondary limit.
 #[tokio::test]
 async fn a_limit_is_read_wherever_the_answer_names_it() {
-    use ErrorKind::{Denied, RateLimited, Upstream};
-    use Execution::{NotStarted, Unknown};
-    type Words = fn(&Value) -> Response;
-    let rows: [(Words, ErrorKind, Execution, Option<u64>); 12] = [
-        // GitHub's secondary limit.
-        (
-            |_| with_header(text(403, "slow down"), "retry-after", "7"),
-            RateLimited,
-            NotStarted,
-            Some(7_000),
-        ),
-        (
-            |_| with_header(text(403, "no"), "x-ratelimit-remaining", "0"),
-            RateLimited,
-            NotStarted,
-            None,
-        ),
-        (
-            |id| {
-                with_header(
-                    error(403, id.clone(), -32000, "no"),
-                    "retry-after-ms",
-                    "1500",
-                )
-            },
-            RateLimited,
-            NotStarted,
-            Some(1_500),
-        ),
-        (|_| text(403, "not for you"), Denied, NotStarted, None),
-        (
-            |_| with_header(text(429, ""), "x-ms-retry-after-ms", "1500"),
-            RateLimited,
-            NotStarted,
-            Some(1_500),
-        ),
-        (
-            |_| with_header(text(429, "try again in 20s"), "retry-after", "7"),
-            RateLimited,
-            NotStarted,
-            Some(7_000),
-        ),
-        (
-            |_| text(429, "try again in 20s"),
-            RateLimited,
-            NotStarted,
-            Some(20_000),
-        ),
-        (
-            |_| text(429, r#"{"retry_after": 12}"#),
-            RateLimited,
-            NotStarted,
-            Some(12_000),
-        ),
-        (
-            |id| {
-                let error = json!({ "code": -32000, "message": "", "data": { "retryAfter": 3 } });
-                let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-                (StatusCode::TOO_MANY_REQUESTS, Json(body)).into_response()
-            },
-            RateLimited,
-            NotStarted,
-            Some(3_000),
-        ),
-        (
-            |_| with_header(text(503, "busy"), "retry-after-ms", "250"),
-            Upstream,
-            NotStarted,
-            Some(250),
-        ),
-        (
-            |id| with_header(error(503, id.clone(), -32603, "busy"), "retry-after", "9"),
-            Upstream,
-            NotStarted,
-            Some(9_000),
-        ),
-        (
-            |_| text(503, "try again in 20s"),
-            Upstream,
-            Unknown,
-            Some(20_000),
-        ),
-    ];
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
-    for (nth, (answer, kind, execution, delay)) in rows.into_iter().enumerate() {
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+    let rows = r#"
+403|slow down|retry-after: 7|RateLimited NotStarted Some(7s)
+403|no|x-ratelimit-remaining: 0|RateLimited NotStarted None
+403|rpc {"code": -32000, "message": "no"}|retry-after-ms: 1500|RateLimited NotStarted Some(1.5s)
+403|not for you|x-other: 1|Denied NotStarted None
+429||x-ms-retry-after-ms: 1500|RateLimited NotStarted Some(1.5s)
+429|try again in 20s|retry-after: 7|RateLimited NotStarted Some(7s)
+429|try again in 20s|x-other: 1|RateLimited NotStarted Some(20s)
+429|{"retry_after": 12}|x-other: 1|RateLimited NotStarted Some(12s)
+429|rpc {"code": -32000, "message": "", "data": {"retryAfter": 3}}|x-other: 1|RateLimited NotStarted Some(3s)
+503|busy|retry-after-ms: 250|Upstream NotStarted Some(250ms)
+503|rpc {"code": -32603, "message": "busy"}|retry-after: 9|Upstream NotStarted Some(9s)
+503|try again in 20s|x-other: 1|Upstream Unknown Some(20s)"#;
+    let (loose, server) = connected().await;
+    for row in rows.lines().skip(1) {
+        let [status, words, header, expected] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let (name, value) = header.split_once(": ").unwrap();
+        let status = StatusCode::from_u16(status.parse().unwrap()).unwrap();
+        loose.answers(move |id| {
+            let answer = match words.strip_prefix("rpc ") {
+                Some(error) => {
+                    let error: Value = serde_json::from_str(error).unwrap();
+                    Json(json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_response()
+                }
+                None => words.into_response(),
+            };
+            with_header((status, answer).into_response(), name, value)
+        });
         let error = call(&server).await.unwrap_err();
         let found = (error.kind(), error.execution(), error.retry_after());
-        let delay = delay.map(Duration::from_millis);
-        assert_eq!(found, (kind, execution, delay), "{nth}: {error}");
-        assert!(error.status().is_some(), "{nth}: {error}");
+        assert_eq!(
+            format!("{:?} {:?} {:?}", found.0, found.1, found.2),
+            expected,
+            "{row}: {error}"
+        );
+        assert!(error.status().is_some(), "{row}: {error}");
     }
     assert_eq!(loose.session.load(SeqCst), 1);
 }
@@ -302,8 +275,7 @@ async fn a_limit_is_read_wherever_the_answer_names_it() {
 /// H-1: an endless body of a limit holds no call.
 #[tokio::test]
 async fn of_the_body_of_a_limit_a_bounded_part_is_read() {
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
+    let (loose, server) = connected().await;
     for media_type in ["text/plain", "application/json"] {
         let kib = Arc::new(AtomicUsize::new(0));
         let sent = Arc::clone(&kib);
@@ -316,7 +288,7 @@ async fn of_the_body_of_a_limit_a_bounded_part_is_read() {
             let answer = (StatusCode::TOO_MANY_REQUESTS, Body::from_stream(body));
             with_header(answer.into_response(), "content-type", media_type)
         };
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        loose.answers(answer);
         let error = call(&server).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         // Some of it waits in buffers of sockets.
@@ -328,27 +300,15 @@ async fn of_the_body_of_a_limit_a_bounded_part_is_read() {
 /// H-1: a stalled body of a refusal holds no call, and what has arrived of it is read.
 #[tokio::test]
 async fn the_rest_of_a_refusal_that_does_not_arrive_is_not_waited_for() {
-    type Row = (u16, &'static str, &'static str, ErrorKind, u64);
-    let rows: [Row; 3] = [
-        (429, "application/json", "{", ErrorKind::RateLimited, 7),
-        (
-            429,
-            "text/plain",
-            "try again in 9s",
-            ErrorKind::RateLimited,
-            7,
-        ),
-        (
-            503,
-            "application/json",
-            "try again in 9s",
-            ErrorKind::Upstream,
-            9,
-        ),
+    use ErrorKind::{RateLimited as Limited, Upstream};
+    let (json, soon) = ("application/json", "try again in 9s");
+    let rows = [
+        (429, json, "{", Limited, 7),
+        (429, "text/plain", soon, Limited, 7),
+        (503, json, soon, Upstream, 9),
     ];
     let checked = rows.map(async |(status, media_type, begun, kind, delay)| {
-        let (loose, server) = serve(|_| text(404, "no")).await;
-        server.connect().await.unwrap();
+        let (loose, server) = connected().await;
         let answer = move |_: &Value| {
             let begun = stream::iter([Ok::<_, io::Error>(begun)]).chain(stream::pending());
             let status = StatusCode::from_u16(status).unwrap();
@@ -359,7 +319,7 @@ async fn the_rest_of_a_refusal_that_does_not_arrive_is_not_waited_for() {
                 _ => answer,
             }
         };
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
+        loose.answers(answer);
         let error = call(&server).await.unwrap_err();
         let found = (error.kind(), error.retry_after());
         assert_eq!(found, (kind, Some(Duration::from_secs(delay))), "{error}");
@@ -367,17 +327,23 @@ async fn the_rest_of_a_refusal_that_does_not_arrive_is_not_waited_for() {
     future::join_all(checked).await;
 }
 
-/// A tool may have run whose answer is cut, or is a page of a proxy's that is marked as JSON.
+/// A tool may have run whose answer is cut, or is a page of a proxy's that is marked as JSON. 46:
+/// other arguments do not change what is redirected. Nor does a repetition.
 #[tokio::test]
-async fn a_model_reads_one_order_of_an_answer_that_is_no_json() {
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
-    for body in [r#"{"jsonrpc":"2.0","id":"#, "<html>Welcome</html>"] {
-        let answer =
-            move |_: &Value| with_header(text(200, body), "content-type", "application/json");
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
-        let error = call(&server).await.unwrap_err();
-        let text = error.model_message();
+async fn a_model_reads_one_order_of_an_answer_that_is_unusable() {
+    let json =
+        |body| says(move || with_header(text(200, body), "content-type", "application/json"));
+    let moved = |status| says(move || with_header(text(status, ""), "location", "http://other/"));
+    let (loose, server) = connected().await;
+    for answer in [
+        json(r#"{"jsonrpc":"2.0","id":"#),
+        json("<html>Welcome</html>"),
+        moved(301),
+        moved(302),
+        moved(308),
+    ] {
+        *loose.call.lock().unwrap() = Some(answer);
+        let text = call(&server).await.unwrap_err().model_message();
         assert!(text.contains("its answer is unusable"), "{text}");
         assert!(!text.contains("change it"), "{text}");
     }
@@ -386,11 +352,10 @@ async fn a_model_reads_one_order_of_an_answer_that_is_no_json() {
 /// A session that is not known: the text is as long as that of other refusals.
 #[tokio::test]
 async fn of_a_long_refusal_of_a_session_the_beginning_is_read() {
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
+    let (loose, server) = connected().await;
     let long = format!("no such session{}", " x".repeat(400));
     let answer = move |_: &Value| (StatusCode::BAD_REQUEST, long.clone()).into_response();
-    *loose.call.lock().unwrap() = Some(Arc::new(answer));
+    loose.answers(answer);
     let error = call(&server).await.unwrap_err();
     assert_eq!(error.execution(), Execution::NotStarted);
     let message = error.message();
@@ -408,10 +373,7 @@ async fn a_refusal_without_an_id_ends_the_attempt_to_connect() {
         "/mcp",
         post(|| async { error(500, Value::Null, -32603, "not today") }),
     );
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    let server = McpServer::http("web", url);
+    let server = at(app).await;
     let ended = timeout(Duration::from_secs(5), server.connect()).await;
     let error = ended.expect("it hangs").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
@@ -424,14 +386,13 @@ async fn a_request_that_has_no_answer_ends_its_call() {
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
     let ping = json!({ "jsonrpc": "2.0", "id": 7, "method": "ping" });
     let answers: [Answer; 4] = [
-        Arc::new(|_| StatusCode::ACCEPTED.into_response()),
-        Arc::new(|_| StatusCode::NO_CONTENT.into_response()),
-        Arc::new(move |_| Json(note.clone()).into_response()),
-        Arc::new(move |_| Json(ping.clone()).into_response()),
+        says(|| StatusCode::ACCEPTED.into_response()),
+        says(|| StatusCode::NO_CONTENT.into_response()),
+        says(move || Json(note.clone()).into_response()),
+        says(move || Json(ping.clone()).into_response()),
     ];
     let checked = answers.map(async |answer| {
-        let (loose, server) = serve(|_| text(404, "no")).await;
-        server.connect().await.unwrap();
+        let (loose, server) = connected().await;
         *loose.call.lock().unwrap() = Some(answer);
         let error = call(&server).await.unwrap_err();
         assert_eq!(error.execution(), Execution::Unknown, "{error}");
@@ -444,78 +405,30 @@ async fn a_request_that_has_no_answer_ends_its_call() {
     future::join_all(checked).await;
 }
 
-/// 46: other arguments do not change what is redirected. Nor does a repetition.
-#[tokio::test]
-async fn a_redirected_call_is_not_the_models_mistake() {
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
-    for status in [301, 302, 308] {
-        let answer = move |_: &Value| with_header(text(status, ""), "location", "http://other/");
-        *loose.call.lock().unwrap() = Some(Arc::new(answer));
-        let error = call(&server).await.unwrap_err();
-        let text = error.model_message();
-        assert!(text.contains("its answer is unusable"), "{text}");
-        assert!(!text.contains("change it"), "{text}");
-    }
-}
-
 /// M-6: each call fails once, and the next one has a new session.
 #[tokio::test]
 async fn a_lost_session_is_known_in_any_words() {
     use ErrorKind::{ConnectionFailed as Lost, Denied};
     use Execution::{NotStarted, Unknown};
-    type Words = fn(&Value) -> Response;
-    let words: [(Words, ErrorKind, Execution); 15] = [
-        (
-            |id| error(400, id.clone(), -32603, "Internal error"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |id| error(400, id.clone(), -32001, "Session timed out"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |id| error(500, id.clone(), -32603, "Session not found"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |id| error(400, id.clone(), 500, "Session not found"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |id| error(400, id.clone(), -32600, "who are you?"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |_| error(400, Value::Null, -32000, "Server not initialized"),
-            Lost,
-            Unknown,
-        ),
-        (
-            |id| error(400, id.clone(), -32602, "Invalid session"),
-            Lost,
-            Unknown,
-        ),
-        (|_| error(410, Value::Null, -32001, "gone"), Lost, Unknown),
-        (
-            |id| error(422, id.clone(), 4711, "expected initialize request"),
-            Lost,
-            Unknown,
-        ),
-        (|_| text(400, "unknown client"), Lost, NotStarted),
-        (|_| text(404, "no"), Lost, NotStarted),
-        (|_| text(408, "session timed out"), Lost, Unknown),
-        (|_| text(410, ""), Lost, NotStarted),
-        (|_| challenge(401), Denied, NotStarted),
-        (|_| challenge(403), Denied, NotStarted),
+    let words: [(Answer, ErrorKind, Execution); 15] = [
+        (refuses(400, -32603, "Internal error"), Lost, Unknown),
+        (refuses(400, -32001, "Session timed out"), Lost, Unknown),
+        (refuses(500, -32603, "Session not found"), Lost, Unknown),
+        (refuses(400, 500, "Session not found"), Lost, Unknown),
+        (refuses(400, -32600, "who are you?"), Lost, Unknown),
+        (no_id(400, -32000, "Server not initialized"), Lost, Unknown),
+        (refuses(400, -32602, "Invalid session"), Lost, Unknown),
+        (no_id(410, -32001, "gone"), Lost, Unknown),
+        (refuses(422, 4711, "expected initialize"), Lost, Unknown),
+        (says(|| text(400, "unknown client")), Lost, NotStarted),
+        (says(|| text(404, "no")), Lost, NotStarted),
+        (says(|| text(408, "session timed out")), Lost, Unknown),
+        (says(|| text(410, "")), Lost, NotStarted),
+        (says(|| challenge(401)), Denied, NotStarted),
+        (says(|| challenge(403)), Denied, NotStarted),
     ];
     for (nth, (stranger, kind, execution)) in words.into_iter().enumerate() {
-        let (loose, server) = serve(stranger).await;
+        let (loose, server) = serve(move |id| stranger(id)).await;
         server.connect().await.unwrap();
         call(&server).await.unwrap();
         loose.forget();
@@ -530,12 +443,10 @@ async fn a_lost_session_is_known_in_any_words() {
 /// M-6: the server knows the session, whatever it says to a call.
 #[tokio::test]
 async fn a_refused_call_is_not_a_lost_session_if_the_server_answers_a_ping() {
-    let (loose, server) = serve(|_| text(404, "no")).await;
-    server.connect().await.unwrap();
+    let (loose, server) = connected().await;
     for status in [400, 401, 403, 408, 409, 410] {
-        let json = move |id: &Value| error(status, id.clone(), -32600, "Bad Request");
-        let answers: [Answer; 2] = [Arc::new(json), Arc::new(move |_| challenge(status))];
-        for answer in answers {
+        let json = refuses(status, -32600, "Bad Request");
+        for answer in [json, says(move || challenge(status))] {
             *loose.call.lock().unwrap() = Some(answer);
             call(&server).await.unwrap_err();
         }
@@ -612,11 +523,7 @@ async fn a_call_whose_headers_are_refused_is_sent_again_once_if_its_tool_has_any
         let app = Router::new()
             .nest_service("/mcp", mcp)
             .layer(middleware::from_fn(refuse));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-
-        let server = McpServer::http("web", url);
+        let server = at(app).await;
         let tools = ServiceBuilder::new()
             .layer(RetryLayer::default())
             .service(server.trust_annotations());
