@@ -1,19 +1,26 @@
-//! Which call an error is about, and the redaction rules of that call.
+//! What layers and tool services say of errors: which call they are about, and the redaction rules
+//! of that call.
 
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use serde_json::{Map, Value};
 
-use super::{Evidence, Execution, Message, Source, ToolError, inner::ForModel, safe};
+use super::{
+    ErrorKind, Evidence, Execution, Inner, Message, Source, TimeoutData, TimeoutLimit, ToolError,
+    inner::ForModel, message, safe,
+};
 use crate::{
     answer::{Answer, PARSED},
     call::{CallInfo, JobRef},
     redact::Rules,
+    text::did_you_mean,
 };
 
+/// For authors of layers and tool services.
 impl ToolError {
     /// Adds the tool, the server and the call id where the error has none. The first writer wins.
     /// Its texts are redacted by the call's [rules](crate::ToolCall::with_rules), if it has any of
@@ -29,6 +36,116 @@ impl ToolError {
     pub fn for_call(mut self, call: &CallInfo) -> Self {
         self.address(call);
         self
+    }
+
+    /// Creates the error of a call that a layer has ended after the timeout `in_force`. A deadline
+    /// may have made it shorter than the `configured` timeout.
+    pub fn timed_out(
+        call: &CallInfo,
+        in_force: Duration,
+        configured: Duration,
+        limit: TimeoutLimit,
+    ) -> Self {
+        let ms = in_force.as_millis();
+        let why = match limit {
+            TimeoutLimit::Timeout => "",
+            TimeoutLimit::Deadline | TimeoutLimit::Caller => " (limited by the deadline)",
+            TimeoutLimit::Idle => " without progress",
+        };
+        let message = format!("Tool invocation timed out after {ms}ms{why}");
+        Self::made(ErrorKind::Timeout, message.into(), |e| {
+            e.timeout = Some(TimeoutData {
+                in_force,
+                configured,
+                limit,
+            });
+        })
+        .for_call(call)
+    }
+
+    /// Makes it a [refusal](Self::refusal) of this side: the call was not sent, and nothing is
+    /// known of the tool.
+    #[must_use]
+    pub fn into_own_refusal(self) -> Self {
+        self.edit(Inner::refuse)
+    }
+
+    /// Marks the error as read from a foreign error: it is [inferred](Evidence::Inferred), and
+    /// whether the tool ran is [unknown](Execution::Unknown). For adapters that choose the kind of
+    /// another system's error by its type or code.
+    ///
+    /// ```
+    /// use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError};
+    ///
+    /// // A server's words: its tool may have met the limit after its work, at a server of its own.
+    /// let error = ToolError::new(ErrorKind::RateLimited, "slow down").into_inferred();
+    /// assert_eq!(error.evidence(), Evidence::Inferred);
+    /// assert_eq!(error.execution(), Execution::Unknown);
+    /// ```
+    #[must_use]
+    pub fn into_inferred(self) -> Self {
+        self.edit(|e| {
+            e.infer();
+            e.execution = Execution::Unknown;
+        })
+    }
+
+    /// Marks that a layer has counted this failure against the tool's server, so that no outer
+    /// layer counts it again.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        self.set_counted();
+        self
+    }
+
+    /// Returns whether an inner layer has [counted](Self::counted) it.
+    pub fn is_counted(&self) -> bool {
+        self.0.counted
+    }
+
+    /// Sets how many attempts were made.
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        self.edit(|e| e.attempts = attempts)
+    }
+
+    /// Sets how long the call took.
+    #[must_use]
+    pub fn with_elapsed(self, elapsed: Duration) -> Self {
+        self.edit(|e| e.elapsed = Some(elapsed))
+    }
+
+    /// Sets [how long to wait](Self::retry_after) by this side's own reckoning: the server asked
+    /// for nothing. No layer takes it for a hint of the server's.
+    ///
+    /// For tool services that make no new connection for a while.
+    #[must_use]
+    pub fn with_own_delay(mut self, delay: Duration) -> Self {
+        self.set_own_delay(delay);
+        self
+    }
+
+    /// Returns whether the [delay](Self::retry_after) is this side's own.
+    pub fn has_own_delay(&self) -> bool {
+        self.0.own_delay
+    }
+
+    /// Makes it the error of a tool that does not exist, and names others that may have been meant:
+    /// the message for developers has all of them, the one for models as many as fit. Names that
+    /// would be redacted are left out.
+    #[must_use]
+    pub fn with_near(self, mut names: Vec<String>) -> Self {
+        let rules = self.0.rules.clone();
+        names.retain(|name| rules.redact_text(name) == name.as_str());
+        let text = match did_you_mean(&names) {
+            _ if message::is_elsewhere(&self, &names) => {
+                "unknown tool at this server; call it without a server".to_owned()
+            }
+            Some(meant) => format!("unknown tool; {meant}"),
+            None => "unknown tool".to_owned(),
+        };
+        self.with_message(&text)
+            .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 
     /// Does the same in place.

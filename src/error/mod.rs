@@ -133,7 +133,6 @@ mod tool_error;
 
 mod any;
 mod code;
-mod for_call;
 #[cfg(feature = "hints")]
 mod from_http;
 mod inner;
@@ -146,6 +145,9 @@ mod response;
 mod text;
 mod wire;
 mod with;
+
+// Last, so that the page of the type ends with what only layers need.
+mod for_call;
 
 use std::error::Error as StdError;
 

@@ -11,13 +11,13 @@ use http::StatusCode;
 
 use super::{
     AnyError, BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, TimeoutLimit,
-    inner::{ForModel, Inner, Message, More, Source, TimeoutData},
+    inner::{ForModel, Inner, Message, More, Source},
     message, recognise,
 };
 #[cfg(feature = "validate")]
 use crate::text::{TRUNCATED, prefix};
 use crate::{
-    call::{CallInfo, JobRef, ReplaySafety},
+    call::{JobRef, ReplaySafety},
     event::transition::OpenCause,
     redact::{Redacted, Rules},
     text::{Short, is_hidden, plain, redacted_head},
@@ -159,31 +159,6 @@ impl ToolError {
         recognise::read(error.into().into_inner(), true)
     }
 
-    /// Creates the error of a call that a layer has ended after the timeout `in_force`. A deadline
-    /// may have made it shorter than the `configured` timeout.
-    pub fn timed_out(
-        call: &CallInfo,
-        in_force: Duration,
-        configured: Duration,
-        limit: TimeoutLimit,
-    ) -> Self {
-        let ms = in_force.as_millis();
-        let why = match limit {
-            TimeoutLimit::Timeout => "",
-            TimeoutLimit::Deadline | TimeoutLimit::Caller => " (limited by the deadline)",
-            TimeoutLimit::Idle => " without progress",
-        };
-        let message = format!("Tool invocation timed out after {ms}ms{why}");
-        Self::made(ErrorKind::Timeout, message.into(), |e| {
-            e.timeout = Some(TimeoutData {
-                in_force,
-                configured,
-                limit,
-            });
-        })
-        .for_call(call)
-    }
-
     /// Returns the error of an answer that this side cannot use: [`Reported`](ErrorKind::Reported),
     /// with a text that does not ask the model to repeat the call, because the tool ran.
     ///
@@ -220,48 +195,8 @@ impl ToolError {
         })
     }
 
-    /// Makes it a [refusal](Self::refusal) of this side: the call was not sent, and nothing is
-    /// known of the tool.
-    #[must_use]
-    pub fn into_own_refusal(self) -> Self {
-        self.edit(Inner::refuse)
-    }
-
-    /// Marks the error as read from a foreign error: it is [inferred](Evidence::Inferred), and
-    /// whether the tool ran is [unknown](Execution::Unknown). For adapters that choose the kind of
-    /// another system's error by its type or code.
-    ///
-    /// ```
-    /// use tower_toolcall::{ErrorKind, Evidence, Execution, ToolError};
-    ///
-    /// // A server's words: its tool may have met the limit after its work, at a server of its own.
-    /// let error = ToolError::new(ErrorKind::RateLimited, "slow down").into_inferred();
-    /// assert_eq!(error.evidence(), Evidence::Inferred);
-    /// assert_eq!(error.execution(), Execution::Unknown);
-    /// ```
-    #[must_use]
-    pub fn into_inferred(self) -> Self {
-        self.edit(|e| {
-            e.infer();
-            e.execution = Execution::Unknown;
-        })
-    }
-
-    /// Marks that a layer has counted this failure against the tool's server, so that no outer
-    /// layer counts it again.
-    #[must_use]
-    pub fn counted(mut self) -> Self {
-        self.set_counted();
-        self
-    }
-
     pub(crate) fn set_counted(&mut self) {
         self.change(|e| e.counted = true);
-    }
-
-    /// Returns whether an inner layer has [counted](Self::counted) it.
-    pub fn is_counted(&self) -> bool {
-        self.0.counted
     }
 
     /// Returns whether the tool surely did not run. The report of an overloaded server (503, with a

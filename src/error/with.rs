@@ -13,11 +13,7 @@ use super::{
     AnyError, ErrorKind, Evidence, Execution, Source, ToolError, Words, inner::ForModel, message,
     safe,
 };
-use crate::{
-    call::JobRef,
-    event::RetryRefusal,
-    text::{Short, did_you_mean},
-};
+use crate::{call::JobRef, event::RetryRefusal, text::Short};
 
 impl ToolError {
     /// Sets another code than the kind's. One that was put together at run time is redacted and cut
@@ -81,16 +77,6 @@ impl ToolError {
         })
     }
 
-    /// Sets [how long to wait](Self::retry_after) by this side's own reckoning: the server asked
-    /// for nothing. No layer takes it for a hint of the server's.
-    ///
-    /// For tool services that make no new connection for a while.
-    #[must_use]
-    pub fn with_own_delay(mut self, delay: Duration) -> Self {
-        self.set_own_delay(delay);
-        self
-    }
-
     /// Takes over the delay that a peer asks for, if it does.
     #[allow(dead_code, reason = "used by features that read delays")]
     pub(crate) fn hinted(self, delay: Option<Duration>) -> Self {
@@ -116,11 +102,6 @@ impl ToolError {
             e.retry_after = Some(delay);
             e.own_delay = true;
         });
-    }
-
-    /// Returns whether the [delay](Self::retry_after) is this side's own.
-    pub fn has_own_delay(&self) -> bool {
-        self.0.own_delay
     }
 
     /// Returns whether a load shedder of tower's refused the call, without a layer that says so.
@@ -203,18 +184,6 @@ impl ToolError {
         self.edit_more(|m| m.job = Some(job))
     }
 
-    /// Sets how many attempts were made.
-    #[must_use]
-    pub fn with_attempts(self, attempts: u32) -> Self {
-        self.edit(|e| e.attempts = attempts)
-    }
-
-    /// Sets how long the call took.
-    #[must_use]
-    pub fn with_elapsed(self, elapsed: Duration) -> Self {
-        self.edit(|e| e.elapsed = Some(elapsed))
-    }
-
     /// Says in the texts for users and models that the tool ran, and that its answer could not be
     /// used. The kind stays: see [`unusable`](Self::unusable).
     #[must_use]
@@ -238,23 +207,5 @@ impl ToolError {
     #[must_use]
     pub fn with_model_message(self, text: impl Into<String>) -> Self {
         self.edit_more(|m| m.for_model = Some(ForModel::Text(text.into())))
-    }
-
-    /// Makes it the error of a tool that does not exist, and names others that may have been meant:
-    /// the message for developers has all of them, the one for models as many as fit. Names that
-    /// would be redacted are left out.
-    #[must_use]
-    pub fn with_near(self, mut names: Vec<String>) -> Self {
-        let rules = self.0.rules.clone();
-        names.retain(|name| rules.redact_text(name) == name.as_str());
-        let text = match did_you_mean(&names) {
-            _ if message::is_elsewhere(&self, &names) => {
-                "unknown tool at this server; call it without a server".to_owned()
-            }
-            Some(meant) => format!("unknown tool; {meant}"),
-            None => "unknown tool".to_owned(),
-        };
-        self.with_message(&text)
-            .edit_more(|m| m.for_model = Some(ForModel::Near(names)))
     }
 }
