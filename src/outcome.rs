@@ -178,13 +178,6 @@ impl Outcome {
         self
     }
 
-    /// Says whether a failure is [weak](Self::is_weak). Default: no, so that it counts for all
-    /// callers; yes for [reported](Self::reported) errors, of which this changes nothing.
-    pub const fn with_weak(mut self, weak: bool) -> Self {
-        self.weak = weak;
-        self
-    }
-
     /// Sets for how long no further call should be sent: the answer used up the server's grant, by
     /// its headers for example, or the server fails and says when it is back. See `hint::exhausted`
     /// (feature `hints`).
@@ -390,7 +383,11 @@ mod tests {
     #[test]
     fn what_nobody_can_classify_counts_for_the_tool_only() {
         let error = ToolError::new(ErrorKind::Failed, "?");
-        assert_eq!(by_error(&error), Outcome::tool_failure().with_weak(true));
+        let expected = Outcome {
+            weak: true,
+            ..Outcome::tool_failure()
+        };
+        assert_eq!(by_error(&error), expected);
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl JobRef {
     }
 
     /// Returns whether a call with these names has started it.
-    pub fn is_of(&self, call: &ToolCall) -> bool {
+    pub(crate) fn is_of(&self, call: &ToolCall) -> bool {
         self.0.tool == call.tool() && self.0.server.as_deref() == call.server()
     }
 }
@@ -117,7 +117,7 @@ impl Record {
     }
 
     /// Forgets a job that is over, or was cancelled.
-    pub fn clear_job(&self, job: &JobRef) {
+    pub(crate) fn clear_job(&self, job: &JobRef) {
         // Unless there is another one by now.
         drop(self.put(|rare| rare.job.take_if(|(_, current)| current == job)));
     }

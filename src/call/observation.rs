@@ -257,7 +257,7 @@ impl Observation {
 
     /// Returns whether an executor has [noted](Record::set_dispatched) that the call has left its
     /// queue. No layer of this crate does: whether a call was sent is [`sent`](Self::sent).
-    pub fn is_dispatched(&self) -> bool {
+    pub(crate) fn is_dispatched(&self) -> bool {
         self.record().dispatched.load(Relaxed)
     }
 

@@ -141,7 +141,7 @@ impl Record {
     /// Returns whether an [observation](crate::flow::CallExt::observe) reads the record. A layer
     /// that repeats a call has a record too, which no observation reads; then a fact that costs a
     /// reading of the clock need not be recorded.
-    pub fn is_observed(&self) -> bool {
+    pub(crate) fn is_observed(&self) -> bool {
         self.observed.load(Relaxed)
     }
 
@@ -203,7 +203,7 @@ impl Record {
 
     /// Sets how many attempts there may be.
     #[inline]
-    pub fn set_max_attempts(&self, n: u32) {
+    pub(crate) fn set_max_attempts(&self, n: u32) {
         self.max_attempts.store(n, Relaxed);
     }
 
@@ -249,7 +249,7 @@ impl Record {
     /// Notes that the call has left the queue of what runs it, so that its tool may have run. For
     /// executors that hold calls back: their observer can distinguish a call that waited in vain
     /// from a call that was cut short.
-    pub fn set_dispatched(&self) {
+    pub(crate) fn set_dispatched(&self) {
         self.dispatched.store(true, Relaxed);
     }
 

@@ -43,11 +43,7 @@ pub(crate) use self::headers::is_used_up;
 #[cfg_attr(docsrs, doc(cfg(feature = "hints")))]
 pub use self::headers::{exhausted, from_headers, retry_after};
 pub(crate) use self::text::LIMITS;
-pub use self::{
-    json::from_json,
-    text::from_text,
-    time::{go_duration, rfc3339},
-};
+pub use self::{json::from_json, text::from_text};
 
 /// A server's advice for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,13 +19,6 @@ impl Annotations {
         self.read_only = Some(read_only);
         self
     }
-
-    /// Sets whether the tool may lose data. Default: not known.
-    #[must_use]
-    pub fn with_destructive(mut self, destructive: bool) -> Self {
-        self.destructive = Some(destructive);
-        self
-    }
 }
 
 /// A source of the annotations of tools: the `Catalog` of an MCP server with trusted annotations,

@@ -404,16 +404,20 @@ mod tests {
     fn annotations_are_believed_where_they_are_known() {
         let call = ToolCall::new("a");
         let known = Annotations::default();
+        let destroys = |does: bool, known| Annotations {
+            destructive: Some(does),
+            ..known
+        };
         for (known, effects) in [
             (known, [false, true, true]),
             (known.with_read_only(true), [true, false, false]),
             (
-                known.with_read_only(true).with_destructive(true),
+                destroys(true, known.with_read_only(true)),
                 [true, false, false],
             ),
             (known.with_read_only(false), [false, true, true]),
-            (known.with_destructive(false), [false, true, false]),
-            (known.with_destructive(true), [false, true, true]),
+            (destroys(false, known), [false, true, false]),
+            (destroys(true, known), [false, true, true]),
         ] {
             let rule = || Rule::deny("*");
             let rules = [rule().read_only(), rule().may_write(), rule().may_destroy()];

@@ -11,6 +11,7 @@ use super::{
     time::{go_duration, millis, number, saturating, seconds},
 };
 
+mod moment;
 mod quota;
 mod structured;
 
@@ -33,8 +34,8 @@ const OF_AWS: &str = "x-amz-retry-after";
 /// 4. All other headers about a limit's reset: `X-RateLimit-Reset`, `x-ratelimit-reset-tokens`,
 ///    `anthropic-ratelimit-requests-reset` ...: the longest of the limits that are used up; if none
 ///    says so, of those that say nothing else. Seconds since 1970 (over 10⁹), milliseconds (over
-///    10¹¹), a number of seconds, [`go_duration`](super::go_duration), [`rfc3339`](super::rfc3339)
-///    or an HTTP date.
+///    10¹¹), a number of seconds, a duration as Go prints it (`1m26.4s`), a moment (RFC 3339, also
+///    without its seconds) or an HTTP date.
 ///
 /// `x-should-retry` decides about retries, with or without a delay.
 ///

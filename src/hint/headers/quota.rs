@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-use super::{http_date, joined, number, saturating, since_1970, structured, until};
-use crate::hint::{
-    HintSource,
-    time::{go_duration, rfc3339},
+use super::{
+    go_duration, http_date, joined, moment::rfc3339, number, saturating, since_1970, structured,
+    until,
 };
+use crate::hint::HintSource;
 
 /// The facts about one limit.
 pub(super) struct Limit {

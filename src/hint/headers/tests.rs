@@ -417,9 +417,9 @@ proptest! {
     fn no_text_makes_it_panic(text in "\\PC{0,80}", tail in "(retry after|try again in|wait) [0-9.,:\\-a-z ]{0,40}") {
         let _ = crate::hint::from_text(&format!("{text} {tail}"));
         let _ = crate::hint::from_text(&tail);
-        let _ = crate::hint::go_duration(&tail[5..]);
+        let _ = go_duration(&tail[5..]);
         let _ = crate::hint::from_grpc_pushback(&text);
-        let _ = crate::hint::rfc3339(&text);
+        let _ = moment::rfc3339(&text);
     }
 
     #[test]

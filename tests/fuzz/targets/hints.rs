@@ -29,8 +29,10 @@ pub(crate) fn run(data: &[u8]) {
     is_sane(hint::from_text(&text));
     let pushback = hint::from_grpc_pushback(&text);
     assert_eq!(pushback.retry, Some(pushback.delay.is_some()));
-    let _ = hint::go_duration(&text);
-    let _ = hint::rfc3339(&text);
+    if let Ok(reset) = HeaderValue::from_str(&text) {
+        headers.insert("x-ratelimit-reset", reset);
+        is_sane(hint::from_headers(&headers, now));
+    }
 }
 
 /// A hint says something. How long is too long to wait, layers decide.
