@@ -19,7 +19,7 @@ use tokio::sync::Mutex as Turn;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ServiceBuilderExt, ToolCall, ToolError,
-    policy::{Approval, PolicyLayer, Rule, Verdict},
+    policy::{Approval, ApprovalDecision, PolicyLayer, Rule},
     retry::RetryPolicy,
 };
 
@@ -41,7 +41,7 @@ impl Person {
         Self { turn, script }
     }
 
-    async fn approve(self, approval: Approval) -> Result<Verdict, ToolError> {
+    async fn approve(self, approval: Approval) -> Result<ApprovalDecision, ToolError> {
         let _turn = self.turn.lock().await;
         println!("\n  The {approval}.");
         if !approval.is_shown_in_full() {

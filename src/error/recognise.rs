@@ -203,22 +203,22 @@ pub fn known_by_type(error: &(dyn StdError + 'static)) -> Option<ToolError> {
     links(error).find_map(|link| own(link).or_else(|| foreign(link)))
 }
 
-pub(crate) type Verdict = (ErrorKind, Execution);
+pub(crate) type Meaning = (ErrorKind, Execution);
 
-pub(crate) const LOST: Verdict = (ErrorKind::ConnectionFailed, Execution::Unknown);
+pub(crate) const LOST: Meaning = (ErrorKind::ConnectionFailed, Execution::Unknown);
 
-pub(crate) const NOT_SENT: Verdict = (ErrorKind::ConnectionFailed, Execution::NotStarted);
+pub(crate) const NOT_SENT: Meaning = (ErrorKind::ConnectionFailed, Execution::NotStarted);
 
-pub(crate) const LATE: Verdict = (ErrorKind::Timeout, Execution::Unknown);
+pub(crate) const LATE: Meaning = (ErrorKind::Timeout, Execution::Unknown);
 
-pub(crate) const BROKEN: Verdict = (ErrorKind::Upstream, Execution::Unknown);
+pub(crate) const BROKEN: Meaning = (ErrorKind::Upstream, Execution::Unknown);
 
 /// An error without a message.
-pub(crate) fn judged((kind, execution): Verdict) -> ToolError {
+pub(crate) fn judged((kind, execution): Meaning) -> ToolError {
     ToolError::made(kind, "".into(), |e| e.execution = execution)
 }
 
-fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {
+fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Meaning> {
     if let Some(io) = error.downcast_ref::<io::Error>() {
         return from_io(io.kind());
     }
@@ -233,7 +233,7 @@ fn from_runtime(error: &(dyn StdError + 'static)) -> Option<Verdict> {
     })
 }
 
-fn from_io(kind: io::ErrorKind) -> Option<Verdict> {
+fn from_io(kind: io::ErrorKind) -> Option<Meaning> {
     use io::ErrorKind as Io;
     Some(match kind {
         Io::ConnectionRefused | Io::AddrNotAvailable => NOT_SENT,

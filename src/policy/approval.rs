@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A call that waits for an approval: the request of an approver, any `Service<Approval, Response =
-/// Verdict>`.
+/// ApprovalDecision>`.
 ///
 /// It is answered once, by [`approve`](Self::approve) or [`deny`](Self::deny), and the answer holds
 /// for this call alone, with these arguments: the layer sends what was shown here. An approval that
@@ -42,13 +42,13 @@ pub(super) struct Question(Arc<()>);
 
 /// An approver's answer: made of an [`Approval`], and of nothing else.
 #[must_use = "approves nothing unless it is returned"]
-pub struct Verdict {
+pub struct ApprovalDecision {
     question: Question,
     call: ToolCall,
     denied: Option<Option<String>>,
 }
 
-/// The meaning of a `Verdict` for the waiting call.
+/// The meaning of an `ApprovalDecision` for the waiting call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     Approved,
@@ -74,7 +74,7 @@ impl Question {
         }
     }
 
-    pub(super) fn judge(&self, verdict: Verdict, call: &ToolCall) -> Judged {
+    pub(super) fn judge(&self, verdict: ApprovalDecision, call: &ToolCall) -> Judged {
         let is_this = Arc::ptr_eq(&self.0, &verdict.question.0)
             && verdict.call.server() == call.server()
             && verdict.call.tool() == call.tool()
@@ -89,18 +89,18 @@ impl Question {
 
 impl Approval {
     /// Approves this call.
-    pub fn approve(self) -> Verdict {
+    pub fn approve(self) -> ApprovalDecision {
         self.answer(None)
     }
 
     /// Denies it. The reason is for the model, redacted and cut at 80 characters; empty, none.
-    pub fn deny(self, reason: impl Into<String>) -> Verdict {
+    pub fn deny(self, reason: impl Into<String>) -> ApprovalDecision {
         let reason = Some(reason.into()).filter(|reason| !reason.trim().is_empty());
         self.answer(Some(reason))
     }
 
-    fn answer(self, denied: Option<Option<String>>) -> Verdict {
-        Verdict {
+    fn answer(self, denied: Option<Option<String>>) -> ApprovalDecision {
+        ApprovalDecision {
             question: self.question,
             call: self.call,
             denied,
@@ -218,10 +218,10 @@ crate::text::debug_fields! {
 
 crate::text::debug_fields! {
     /// Shows names and sizes, never a value.
-    {} |this| Verdict { approved: this.denied.is_none(), call, .. }
+    {} |this| ApprovalDecision { approved: this.denied.is_none(), call, .. }
 }
 
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Verdict, ToolError>> + Send>>;
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<ApprovalDecision, ToolError>> + Send>>;
 
 /// An approver of any type.
 pub(super) type Approve = dyn Fn(Approval) -> Answer + Send + Sync;

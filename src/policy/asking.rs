@@ -6,7 +6,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    approval::{Answer, Approve, Judged, Question, Verdict},
+    approval::{Answer, ApprovalDecision, Approve, Judged, Question},
     layer::{Policy, PolicyLayer, not_approved},
     rules::Rule,
 };
@@ -174,7 +174,7 @@ type Refusal = (PolicyOutcome, ToolError);
 
 /// Returns why the call is not sent after this answer; `None`: it is.
 fn judge(
-    answer: Result<Verdict, ToolError>,
+    answer: Result<ApprovalDecision, ToolError>,
     question: &Question,
     call: &ToolCall,
     is_late: bool,

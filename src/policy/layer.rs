@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::{
     annotations::{Annotate, Annotations},
-    approval::{Answer, Approval, Approve, Verdict},
+    approval::{Answer, Approval, ApprovalDecision, Approve},
     asking::PolicyService,
     rules::{Decision, Rule, first_for},
 };
@@ -123,7 +123,7 @@ impl PolicyLayer {
     /// it has no answer yet. The clones of the service are asked concurrently.
     pub fn with_approver<A>(self, approver: A) -> Self
     where
-        A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
+        A: Service<Approval, Response = ApprovalDecision> + Clone + Send + Sync + 'static,
         A::Error: Into<ToolError>,
         A::Future: Send,
     {

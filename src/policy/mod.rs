@@ -172,7 +172,7 @@ mod rules;
 
 pub use self::{
     annotations::{Annotate, Annotations},
-    approval::{Approval, Verdict},
+    approval::{Approval, ApprovalDecision},
     asking::{PolicyService, ResponseFuture},
     layer::PolicyLayer,
     rules::{Decision, Rule},

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tower_layer::Layer;
 
-use super::{misfits::Misfits, schema::Schema, schemas::Schemas, service::Validate};
+use super::{errors::ValidationErrors, schema::Schema, schemas::Schemas, service::Validate};
 use crate::{
     call::{CallInfo, Record, ToolCall},
     config::ConfigError,
@@ -147,7 +147,7 @@ impl Settings {
             };
             match !call.is_too_deep() && schema.is_valid(call.arguments_value()) {
                 true => self.covered(info, schema, call.arguments_value()),
-                false => self.misfit(call, info, schema, validation),
+                false => self.refuse(call, info, schema, validation),
             }?;
             schema.hide_secrets(call);
             Ok(())
@@ -197,14 +197,14 @@ impl Settings {
         arguments: &Value,
     ) -> Result<(), ToolError> {
         match self.strict && !schema.covers(arguments) {
-            true => Err(self.refusal(info, &Misfits::too_large())),
+            true => Err(self.refusal(info, &ValidationErrors::too_large())),
             false => Ok(()),
         }
     }
 
     /// Handles a call with arguments that do not fit.
     #[cold]
-    fn misfit(
+    fn refuse(
         &self,
         call: &mut ToolCall,
         info: &CallInfo,
@@ -226,11 +226,11 @@ impl Settings {
                 return Ok(());
             }
         }
-        Err(self.refusal(info, &schema.misfits(arguments)))
+        Err(self.refusal(info, &schema.errors(arguments)))
     }
 
-    fn refusal(&self, call: &CallInfo, misfits: &Misfits) -> ToolError {
+    fn refusal(&self, call: &CallInfo, errors: &ValidationErrors) -> ToolError {
         call.record(Record::set_known);
-        misfits.refusal(self.heading.as_deref())
+        errors.refusal(self.heading.as_deref())
     }
 }

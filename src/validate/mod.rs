@@ -152,9 +152,9 @@
 //! `multipleOf`, or is trusted and refers to itself or has look-around or a back reference. What
 //! does not fit allocates.
 
+mod errors;
 mod layer;
 mod measure;
-mod misfits;
 mod parts;
 mod path;
 mod repair;
@@ -163,8 +163,8 @@ mod schemas;
 mod service;
 
 pub use self::{
+    errors::{ValidationError, ValidationErrors},
     layer::{ValidateLayer, Validation},
-    misfits::{Misfit, Misfits},
     schema::{Draft, Schema},
     schemas::Schemas,
     service::{ResponseFuture, Validate},

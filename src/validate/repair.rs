@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use jsonschema::{JsonType, JsonTypeSet, ValidationError};
+use jsonschema::{JsonType, JsonTypeSet, ValidationError as SchemaError};
 use serde_json::{Number, Value};
 
 use super::{
-    misfits::{causes, types_wanted},
+    errors::{causes, types_wanted},
     path::shown,
 };
 
@@ -19,7 +19,7 @@ const MAX_REPAIRS: usize = 64;
 /// from the type.
 pub(super) fn repair<'e>(
     value: &Value,
-    errors: impl Iterator<Item = ValidationError<'e>>,
+    errors: impl Iterator<Item = SchemaError<'e>>,
     knows: impl Fn(&str) -> bool,
 ) -> Option<(Value, Vec<String>)> {
     let mut repaired = value.clone();

@@ -4,8 +4,8 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::{
+    errors::ValidationErrors,
     measure::{Extent, Reason, Size, check},
-    misfits::Misfits,
     parts::{Parts, options, secrets, without},
     repair,
 };
@@ -49,9 +49,9 @@ pub enum Draft {
 /// }))?;
 ///
 /// assert!(schema.is_valid(&json!({ "city": "Oslo", "days": 3 })));
-/// let misfits = schema.misfits(&json!({ "days": "three" }));
+/// let errors = schema.errors(&json!({ "days": "three" }));
 /// assert_eq!(
-///     misfits.to_string(),
+///     errors.to_string(),
 ///     r#"root: "city" is a required property; days: is not of type "integer""#
 /// );
 /// # Ok::<_, tower_toolcall::ConfigError>(())
@@ -168,7 +168,7 @@ impl Schema {
     /// unless the schema has `uniqueItems` or a fractional `multipleOf`, or is trusted and refers
     /// to itself or has look-around or a back reference.
     pub fn is_valid(&self, value: &Value) -> bool {
-        let part = self.0.as_ref().and_then(|all| all.misfit_part(value));
+        let part = self.0.as_ref().and_then(|all| all.part_with_error(value));
         part.is_none()
     }
 
@@ -186,10 +186,10 @@ impl Schema {
     /// only the first error, or only that the value does not fit. If the schema is recursive,
     /// values of more than 16 levels have only that error, and more branches that recurse mean
     /// fewer levels.
-    pub fn misfits(&self, value: &Value) -> Misfits {
+    pub fn errors(&self, value: &Value) -> ValidationErrors {
         let found = self.0.as_ref().and_then(|compiled| {
-            let part = compiled.misfit_part(value)?;
-            Some(compiled.misfits(value, part))
+            let part = compiled.part_with_error(value)?;
+            Some(compiled.errors(value, part))
         });
         found.unwrap_or_default()
     }
@@ -226,7 +226,7 @@ impl Schema {
     /// ```
     pub fn repaired(&self, value: &Value) -> Option<(Value, Vec<String>)> {
         let compiled = self.0.as_ref()?;
-        compiled.repaired(value, compiled.misfit_part(value)?)
+        compiled.repaired(value, compiled.part_with_error(value)?)
     }
 
     /// Hides the arguments that the schema calls secrets (`writeOnly`, `format: password`) in all
@@ -304,25 +304,25 @@ impl Compiled {
     /// Returns the part of the schema that the value does not fit: all of it, unless the value is
     /// too large for that.
     #[inline]
-    fn misfit_part(&self, value: &Value) -> Option<&Measured> {
+    fn part_with_error(&self, value: &Value) -> Option<&Measured> {
         let mut parts = iter::once(&self.whole).chain(&self.plain);
         let part = parts.find(|part| part.takes(value))?;
         (!part.validator.is_valid(value)).then_some(part)
     }
 
-    fn misfits(&self, value: &Value, part: &Measured) -> Misfits {
+    fn errors(&self, value: &Value, part: &Measured) -> ValidationErrors {
         let knows = |name: &str| self.names.contains(name);
         match part.takes_to_all(value) {
-            true => Misfits::of(value, part.validator.iter_errors(value), knows),
+            true => ValidationErrors::of(value, part.validator.iter_errors(value), knows),
             // The first of a schema that refers to itself may be as far to find.
-            false if self.has_alternatives || part.size.is_none() => Misfits::unknown(),
-            false => Misfits::of(value, part.validator.validate(value).err(), knows),
+            false if self.has_alternatives || part.size.is_none() => ValidationErrors::unknown(),
+            false => ValidationErrors::of(value, part.validator.validate(value).err(), knows),
         }
     }
 
     fn repaired(&self, value: &Value, part: &Measured) -> Option<(Value, Vec<String>)> {
         // No less of the schema looks at it than did before.
-        let fits = |value: &Value| part.takes(value) && self.misfit_part(value).is_none();
+        let fits = |value: &Value| part.takes(value) && self.part_with_error(value).is_none();
         let (mut repaired, mut paths) = self.changed(value, part)?;
         if !fits(&repaired) {
             // What was a text has a `null` or a text in it.

@@ -37,9 +37,9 @@ assert_impl_all!(policy::ResponseFuture<Svc, Tool>: Send, Sync);
 assert_impl_all!(policy::Rule: Send, Sync, Unpin, Clone);
 assert_impl_all!(policy::Annotations: Send, Sync, Unpin, Copy);
 assert_impl_all!(policy::Approval: Send, Sync, Unpin);
-assert_impl_all!(policy::Verdict: Send, Sync, Unpin);
+assert_impl_all!(policy::ApprovalDecision: Send, Sync, Unpin);
 assert_not_impl_any!(policy::Approval: Clone);
-assert_not_impl_any!(policy::Verdict: Clone);
+assert_not_impl_any!(policy::ApprovalDecision: Clone);
 assert_impl_all!(poll::PollLayer<()>: Send, Sync, Unpin, Clone);
 assert_impl_all!(poll::Polling<Svc, ()>: Send, Sync, Unpin, Clone);
 assert_impl_all!(poll::ResponseFuture<Svc, Tool, ()>: Send, Sync);
@@ -264,6 +264,6 @@ mod validate {
     assert_impl_all!(validate::ResponseFuture<Svc, Tool>: Send, Sync);
     assert_impl_all!(validate::Schema: Send, Sync, Unpin, Clone);
     assert_impl_all!(validate::Schemas: Send, Sync, Unpin, Clone);
-    assert_impl_all!(validate::Misfits: Send, Sync, Unpin, Clone, serde::Serialize);
+    assert_impl_all!(validate::ValidationErrors: Send, Sync, Unpin, Clone, serde::Serialize);
     assert_impl_all!(validate::Validation: Send, Sync, Copy);
 }

@@ -26,7 +26,7 @@ use tower_toolcall::{
     health::{Availability, Health},
     middleware,
     once::OnceLayer,
-    policy::{Approval, PolicyLayer, Verdict},
+    policy::{Approval, ApprovalDecision, PolicyLayer},
     poll::{Job, PollLayer, Polled, Started},
     rate_limit::RateLimitBackoffLayer,
     repeat_guard::RepeatGuardLayer,
@@ -214,7 +214,8 @@ async fn observers_of_a_layer_that_waits_report_what_was_sent() {
     .await;
     observers_report_what_was_sent(OnceLayer::new).await;
     observers_report_what_was_sent(|| CacheLayer::new(secs(60), ["docs__search"]).unwrap()).await;
-    let silent = || service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
+    let silent =
+        || service_fn(|_: Approval| std::future::pending::<Result<ApprovalDecision, ToolError>>());
     let policy = || PolicyLayer::new().ask("search").with_approver(silent());
     observers_report_what_was_sent(policy).await;
     let breaker = || {
@@ -616,7 +617,8 @@ async fn a_clone_that_waits_for_a_payment_does_not_free_the_key() {
 async fn a_clone_that_waits_outside_does_not_free_the_key() {
     let tool = Tool::always(Step::hang());
     let once = OnceLayer::new();
-    let silent = service_fn(|_: Approval| std::future::pending::<Result<Verdict, ToolError>>());
+    let silent =
+        service_fn(|_: Approval| std::future::pending::<Result<ApprovalDecision, ToolError>>());
     let policy = PolicyLayer::new().ask("pay").with_approver(silent);
     let call = pay();
     let mut first = task::spawn(once.layer(tool.clone()).oneshot(call.clone()));

@@ -21,8 +21,8 @@ use tower_toolcall::{
     Classify as _, ErrorKind, Event, Execution, Outcome, ToolCall, ToolError,
     outcome::ByError,
     policy::{
-        APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, Approval, PolicyLayer,
-        PolicyOutcome, Rule, Verdict,
+        APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, Approval, ApprovalDecision,
+        PolicyLayer, PolicyOutcome, Rule,
     },
     repeat_guard::{RepeatGuardLayer, TOOL_REPEATED},
     retry::{RetryLayer, RetryPolicy},
@@ -45,7 +45,7 @@ fn asks() -> PolicyLayer {
 }
 
 /// Who answers by a function, at once.
-fn answering(answer: fn(Approval) -> Result<Verdict, ToolError>) -> PolicyLayer {
+fn answering(answer: fn(Approval) -> Result<ApprovalDecision, ToolError>) -> PolicyLayer {
     asks().with_approver(service_fn(move |approval| async move { answer(approval) }))
 }
 
@@ -69,7 +69,7 @@ impl Silent {
             let alive = Arc::clone(&this.alive.0);
             async move {
                 let _held = (alive, approval);
-                pending::<Result<Verdict, ToolError>>().await
+                pending::<Result<ApprovalDecision, ToolError>>().await
             }
         }))
     }
@@ -237,7 +237,7 @@ async fn an_approver_that_fails_or_is_missing_has_denied_nothing() {
         let error = ToolError::new(ErrorKind::Failed, "no screen").with_code(code);
         let approver = service_fn(move |_: Approval| {
             let error = error.clone();
-            async move { Err::<Verdict, _>(error) }
+            async move { Err::<ApprovalDecision, _>(error) }
         });
         let error = refused_by(asks().with_approver(approver)).await;
         assert_eq!((error.code(), outcome(&error).as_str()), (code, name));

@@ -123,7 +123,7 @@ async fn a_canary_is_seen_nowhere() {
             let (result, calls) = run(layer, call(arguments.clone())).await;
             let error = result.unwrap_err();
             assert_eq!(calls, 0, "{schema}");
-            let misfits = compiled.misfits(&arguments);
+            let misfits = compiled.errors(&arguments);
             let seen = [
                 error.message().to_owned(),
                 error.to_string(),

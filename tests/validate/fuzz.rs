@@ -156,7 +156,7 @@ fn check(schema: &Value, arguments: &[Value], draft: Draft) -> bool {
         return false;
     };
     for value in arguments {
-        let misfits = schema.misfits(value);
+        let misfits = schema.errors(value);
         assert_eq!(schema.is_valid(value), misfits.is_empty());
         assert!(misfits.len() <= 5 && misfits.to_string().len() < 5_000);
         if let Some((repaired, _)) = schema.repaired(value) {

@@ -57,7 +57,7 @@ fn largest(most: usize, of: impl Fn(usize) -> Result<Schema, ConfigError>) -> (S
 /// Looks at arguments in all ways.
 fn look(schema: &Schema, arguments: &Value) {
     let _ = schema.is_valid(arguments);
-    let _ = schema.misfits(arguments);
+    let _ = schema.errors(arguments);
     let _ = schema.repaired(arguments);
 }
 
@@ -272,7 +272,7 @@ fn a_hundred_thousand_wrong_items_are_told_as_one() {
         let schema =
             Schema::compile(&json!({ "properties": { "a": { "items": { "type": "string" } } } }));
         let items: Vec<Value> = (0..100_000).map(Value::from).collect();
-        schema.unwrap().misfits(&json!({ "a": items }))
+        schema.unwrap().errors(&json!({ "a": items }))
     });
     expect![[r#"a.0: is not of type "string""#]].assert_eq(&misfits.to_string());
 }
@@ -288,7 +288,7 @@ fn many_items_and_many_subschemas_are_not_multiplied() {
         assert!(schema.is_valid(&json!(items)));
         let items: Vec<Value> = (0..30_000).map(|_| json!(-1)).collect();
         let _ = schema.is_valid(&json!(items));
-        let _ = schema.misfits(&json!(items));
+        let _ = schema.errors(&json!(items));
     });
 }
 
@@ -342,7 +342,7 @@ fn what_is_told_takes_little_memory() {
         let text: String = schema.to_string().chars().take(100).collect();
         let bytes = quick(move || {
             let schema = Schema::compile_with(&schema, Draft::Draft202012).unwrap();
-            let told = || drop((schema.misfits(&value), schema.repaired(&value)));
+            let told = || drop((schema.errors(&value), schema.repaired(&value)));
             allocation_counter::measure(told).bytes_max
         });
         assert!(bytes < 64 << 20, "{bytes} {text}");
@@ -470,7 +470,7 @@ fn odd_numbers_are_quick() {
                     json!("x".repeat(1 << 20)),
                 ] {
                     let _ = schema.is_valid(&value);
-                    let _ = schema.misfits(&value);
+                    let _ = schema.errors(&value);
                 }
             }
         }
@@ -548,7 +548,7 @@ fn long_texts_and_costly_patterns_are_not_multiplied() {
                     ];
                     let started = std::time::Instant::now();
                     for value in values {
-                        let _ = schema.misfits(&value);
+                        let _ = schema.errors(&value);
                     }
                     started.elapsed()
                 });

@@ -8,7 +8,7 @@ use crate::kit::{compile, search};
 
 fn text(schema: &Value, value: &Value) -> String {
     let schema = Schema::compile_trusted(schema, Draft::Draft202012).unwrap();
-    schema.misfits(value).to_string()
+    schema.errors(value).to_string()
 }
 
 /// What does not fit of each value.
@@ -20,7 +20,7 @@ fn table<const N: usize>(cases: [(Value, Value); N]) -> String {
 /// H1: path and message, `root` for the top, indices in the path.
 #[test]
 fn a_misfit_has_a_path_and_a_message() {
-    let misfits = search().misfits(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
+    let misfits = search().errors(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
     expect![[r#"
         [
           {
@@ -59,13 +59,13 @@ fn five_are_told() {
             .collect::<serde_json::Map<_, _>>()
             .into()
     };
-    let misfits = schema.misfits(&arguments(9));
+    let misfits = schema.errors(&arguments(9));
     assert_eq!((misfits.len(), misfits.has_more()), (5, true));
     assert_eq!(
         misfits.iter().map(|m| m.path()).collect::<Vec<_>>(),
         ["p0", "p1", "p2", "p3", "p4"]
     );
-    let misfits = schema.misfits(&arguments(5));
+    let misfits = schema.errors(&arguments(5));
     assert_eq!((misfits.len(), misfits.has_more()), (5, false));
 }
 
@@ -247,7 +247,7 @@ fn a_match_that_is_given_up_is_told_as_that() {
     for (schema, path) in [(pattern.clone(), "t"), (json!({ "not": pattern }), "root")] {
         let schema = json!({ "properties": { "t": schema } });
         let schema = Schema::compile_trusted(&schema, Draft::Draft7).unwrap();
-        let text = schema.misfits(&json!({ "t": "a".repeat(40) })).to_string();
+        let text = schema.errors(&json!({ "t": "a".repeat(40) })).to_string();
         assert_eq!(
             text,
             format!("{path}: could not be matched with its pattern")

@@ -28,9 +28,9 @@ fn recursion_in_alternatives_costs_no_power_of_its_branches() {
     for (keyword, branches) in [("anyOf", 8), ("anyOf", 16), ("oneOf", 8), ("oneOf", 16)] {
         let text = quick(move || {
             let (schema, value) = (branching(keyword, branches), nested(7));
-            let told = || drop((schema.misfits(&value), schema.repaired(&value)));
+            let told = || drop((schema.errors(&value), schema.repaired(&value)));
             assert!(allocation_counter::measure(told).bytes_max < 16 << 20);
-            schema.misfits(&value).to_string()
+            schema.errors(&value).to_string()
         });
         assert_eq!(text, "root: does not fit the schema", "{keyword}");
     }
@@ -43,7 +43,7 @@ fn recursion_in_branches_is_searched_in_shallow_arguments() {
         quick(move || {
             let schema = branching(keyword, branches);
             let is_searched = |levels: &usize| {
-                schema.misfits(&nested(*levels)).to_string() != "root: does not fit the schema"
+                schema.errors(&nested(*levels)).to_string() != "root: does not fit the schema"
             };
             (1..20).take_while(is_searched).count()
         })
@@ -94,7 +94,7 @@ fn recursion_that_doubles_is_quick() {
                     json!([lists(json!({})), 1]),
                 ] {
                     let _ = schema.is_valid(&value);
-                    let _ = schema.misfits(&value);
+                    let _ = schema.errors(&value);
                     let _ = schema.repaired(&value);
                 }
             }
@@ -121,7 +121,7 @@ fn a_trusted_schema_that_refers_to_itself_for_the_same_value_is_taken() {
         let (schema, fits) = quick(move || {
             let schema = trusted(&schema);
             let fits = schema.is_valid(&json!(1));
-            assert_eq!(schema.misfits(&json!(1)).is_empty(), fits);
+            assert_eq!(schema.errors(&json!(1)).is_empty(), fits);
             assert!(schema.is_valid(&json!({})));
             (schema, fits)
         });
@@ -143,7 +143,7 @@ fn arguments_of_a_tree_are_told_and_repaired() {
         },
     }));
     let tree = |size: Value| json!({ "children": [{ "children": [{ "size": size }] }] });
-    let text = schema.misfits(&tree(json!("x"))).to_string();
+    let text = schema.errors(&tree(json!("x"))).to_string();
     expect![[r#"children.0.children.0.size: is not of type "integer""#]].assert_eq(&text);
     let (repaired, paths) = schema.repaired(&tree(json!("5"))).unwrap();
     assert_eq!((repaired, paths.len()), (tree(json!(5)), 1));

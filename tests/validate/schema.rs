@@ -11,12 +11,12 @@ use crate::kit::compile;
 fn an_empty_schema_takes_everything_and_false_takes_nothing() {
     for schema in [json!({}), json!(true), Value::Null] {
         let schema = compile(schema);
-        assert!(schema.is_valid(&json!({ "a": 1 })) && schema.misfits(&json!(1)).is_empty());
+        assert!(schema.is_valid(&json!({ "a": 1 })) && schema.errors(&json!(1)).is_empty());
     }
     let schema = compile(json!(false));
     assert!(!schema.is_valid(&json!({})));
     assert_eq!(
-        schema.misfits(&json!({})).to_string(),
+        schema.errors(&json!({})).to_string(),
         "root: is not allowed"
     );
 }
@@ -126,7 +126,7 @@ fn a_recursive_schema_of_a_trusted_server_is_followed() {
     let tree = |leaf: Value| json!({ "name": "a", "children": [{ "name": "b", "children": [{ "name": leaf }] }] });
     assert!(schema.is_valid(&tree(json!("c"))));
     expect![[r#"children.0.children.0.name: is not of type "string""#]]
-        .assert_eq(&schema.misfits(&tree(json!(1))).to_string());
+        .assert_eq(&schema.errors(&tree(json!(1))).to_string());
 }
 
 #[test]

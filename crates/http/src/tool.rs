@@ -490,7 +490,7 @@ impl HttpTool {
         let arguments = call.arguments_value();
         match self.schema.as_ref().filter(|_| !is_off) {
             Some(schema) if !schema.is_valid(arguments) => {
-                Err(schema.misfits(arguments).refusal(None))
+                Err(schema.errors(arguments).refusal(None))
             }
             _ => Ok(()),
         }

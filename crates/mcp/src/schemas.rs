@@ -226,7 +226,7 @@ impl Check<McpAnswer> for McpOutput {
             warn_of_misfit(call, &"the structured content is missing");
             return Ok(());
         };
-        let misfits = schema.misfits(content);
+        let misfits = schema.errors(content);
         if misfits.is_empty() {
             return Ok(());
         }

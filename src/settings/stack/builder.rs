@@ -25,7 +25,7 @@ use crate::{
     identity::{IdentityLayer, Resolve, ToolNames},
     normalize::NormalizeLayer,
     outcome::ByError,
-    policy::{Approval, PolicyLayer, Verdict},
+    policy::{Approval, PolicyLayer, ApprovalDecision},
     quota::QuotaLayer,
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
@@ -190,7 +190,7 @@ impl<C, O> StackBuilder<C, O> {
     /// layers that keep answers, so that a kept answer is for those who may have it.
     pub fn with_approver<A>(mut self, approver: A) -> Self
     where
-        A: Service<Approval, Response = Verdict> + Clone + Send + Sync + 'static,
+        A: Service<Approval, Response = ApprovalDecision> + Clone + Send + Sync + 'static,
         A::Error: Into<ToolError>,
         A::Future: Send,
     {

@@ -22,7 +22,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn judge(schema: &Schema, value: &Value) {
-    let misfits = schema.misfits(value);
+    let misfits = schema.errors(value);
     assert_eq!(schema.is_valid(value), misfits.is_empty());
     assert!(misfits.len() <= 5 && misfits.to_string().len() < 5_000);
     if let Some((repaired, changed)) = schema.repaired(value) {

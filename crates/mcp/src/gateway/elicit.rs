@@ -12,7 +12,7 @@ use tower_service::Service;
 use tower_toolcall::{
     call::ToolCall,
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError},
-    policy::{Approval, Verdict},
+    policy::{Approval, ApprovalDecision},
 };
 
 use crate::{errors, service::Pending};
@@ -63,9 +63,9 @@ pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) 
 }
 
 impl Service<Approval> for McpElicitation {
-    type Response = Verdict;
+    type Response = ApprovalDecision;
     type Error = ToolError;
-    type Future = BoxFuture<'static, Result<Verdict, ToolError>>;
+    type Future = BoxFuture<'static, Result<ApprovalDecision, ToolError>>;
 
     /// Always ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ToolError>> {

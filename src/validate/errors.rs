@@ -1,7 +1,7 @@
 use std::{fmt, slice};
 
 use jsonschema::{
-    JsonTypeSet, ValidationError,
+    JsonTypeSet, ValidationError as SchemaError,
     error::{TypeKind, ValidationErrorKind as Kind},
 };
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The most validation errors that are reported.
-const MAX_MISFITS: usize = 5;
+const MAX_ERRORS: usize = 5;
 
 /// The longest word of a schema that is shown, in characters.
 const MAX_WORD: usize = 64;
@@ -34,8 +34,8 @@ const MAX_WORDS: usize = 3;
 /// from the schema alone, redacted and cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Misfits {
-    list: Vec<Misfit>,
+pub struct ValidationErrors {
+    list: Vec<ValidationError>,
     #[serde(skip)]
     more: bool,
 }
@@ -43,26 +43,26 @@ pub struct Misfits {
 /// The reason why one part of a value does not fit. Serialised as `{ "path", "keyword", "message"
 /// }`.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-pub struct Misfit {
+pub struct ValidationError {
     path: String,
     keyword: Box<str>,
     message: String,
 }
 
-impl Misfits {
+impl ValidationErrors {
     pub(super) fn of<'e>(
         value: &Value,
-        errors: impl IntoIterator<Item = ValidationError<'e>>,
+        errors: impl IntoIterator<Item = SchemaError<'e>>,
         knows: impl Fn(&str) -> bool,
     ) -> Self {
         let mut found = Self::default();
         for error in errors {
             for cause in causes(&error).unwrap_or_else(|| vec![&error]) {
-                if found.list.len() == MAX_MISFITS {
+                if found.list.len() == MAX_ERRORS {
                     found.more = true;
                     return found;
                 }
-                found.list.push(Misfit::of(value, cause, &knows));
+                found.list.push(ValidationError::of(value, cause, &knows));
             }
         }
         found
@@ -79,13 +79,13 @@ impl Misfits {
     }
 
     fn of_root(message: &str) -> Self {
-        let misfit = Misfit {
+        let error = ValidationError {
             path: ROOT.to_owned(),
             keyword: "schema".into(),
             message: message.to_owned(),
         };
         Self {
-            list: vec![misfit],
+            list: vec![error],
             more: false,
         }
     }
@@ -115,38 +115,38 @@ impl Misfits {
             (None, false) => String::new(),
             (None, true) => format!("in more than {} ways: ", self.len()),
         };
-        let reasons: Vec<String> = self.iter().map(Misfit::to_string).collect();
+        let reasons: Vec<String> = self.iter().map(ValidationError::to_string).collect();
         let errors = serde_json::to_value(self).unwrap_or_default();
         ToolError::bad_arguments(&heading, &reasons).with_detail("errors", errors)
     }
 
     /// Returns the validation errors, in the order of the check.
-    pub fn iter(&self) -> slice::Iter<'_, Misfit> {
+    pub fn iter(&self) -> slice::Iter<'_, ValidationError> {
         self.list.iter()
     }
 }
 
-impl<'a> IntoIterator for &'a Misfits {
-    type Item = &'a Misfit;
-    type IntoIter = slice::Iter<'a, Misfit>;
+impl<'a> IntoIterator for &'a ValidationErrors {
+    type Item = &'a ValidationError;
+    type IntoIter = slice::Iter<'a, ValidationError>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
-impl fmt::Display for Misfits {
+impl fmt::Display for ValidationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, misfit) in self.iter().enumerate() {
+        for (n, error) in self.iter().enumerate() {
             let between = if n == 0 { "" } else { "; " };
-            write!(f, "{between}{misfit}")?;
+            write!(f, "{between}{error}")?;
         }
         Ok(())
     }
 }
 
-impl Misfit {
-    fn of(value: &Value, error: &ValidationError<'_>, knows: impl Fn(&str) -> bool) -> Self {
+impl ValidationError {
+    fn of(value: &Value, error: &SchemaError<'_>, knows: impl Fn(&str) -> bool) -> Self {
         let alternatives = alternatives(error);
         let at = error.instance_path();
         let last = keywords(error.schema_path().as_str()).last().flatten();
@@ -196,13 +196,13 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.message)
     }
 }
 
-impl fmt::Debug for Misfit {
+impl fmt::Debug for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.to_string())
     }
@@ -210,7 +210,7 @@ impl fmt::Debug for Misfit {
 
 /// Returns the reason in words of the schema alone, because the text of `jsonschema` quotes the
 /// value, or its keys.
-fn message(error: &ValidationError<'_>) -> String {
+fn message(error: &SchemaError<'_>) -> String {
     if let Some(types) = types_wanted(error) {
         let mut types: Vec<String> = types.iter().map(|of| format!("\"{of}\"")).collect();
         types.sort_unstable();
@@ -287,7 +287,7 @@ fn one_of(options: &Value) -> String {
 }
 
 /// Returns the errors of each alternative, where none fits.
-fn alternatives<'e>(error: &'e ValidationError<'_>) -> Option<&'e [Vec<ValidationError<'static>>]> {
+fn alternatives<'e>(error: &'e SchemaError<'_>) -> Option<&'e [Vec<SchemaError<'static>>]> {
     match error.kind() {
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => Some(context),
         _ => None,
@@ -300,24 +300,24 @@ const MAX_UNIONS: usize = 8;
 /// Returns the errors of the best alternative, if none fits. Alternatives of the value's type come
 /// first, then the alternative that matches by its constants, then the one with the fewest errors.
 /// `None` if the error says it all.
-pub(super) fn causes<'e>(error: &'e ValidationError<'_>) -> Option<Vec<&'e ValidationError<'e>>> {
+pub(super) fn causes<'e>(error: &'e SchemaError<'_>) -> Option<Vec<&'e SchemaError<'e>>> {
     causes_within(error, MAX_UNIONS)
 }
 
 fn causes_within<'e>(
-    error: &'e ValidationError<'_>,
+    error: &'e SchemaError<'_>,
     levels: usize,
-) -> Option<Vec<&'e ValidationError<'e>>> {
+) -> Option<Vec<&'e SchemaError<'e>>> {
     let context = alternatives(error)?;
     if flat(context).is_some() || options(context).is_some() {
         return None;
     }
     let at = error.instance_path();
-    let rank = |alternative: &&Vec<ValidationError<'static>>| {
-        let is_other_type = |e: &&ValidationError<'static>| {
+    let rank = |alternative: &&Vec<SchemaError<'static>>| {
+        let is_other_type = |e: &&SchemaError<'static>| {
             matches!(e.kind(), Kind::Type { .. }) && e.instance_path() == at
         };
-        let is_other = |e: &&ValidationError<'static>| {
+        let is_other = |e: &&SchemaError<'static>| {
             matches!(e.kind(), Kind::Constant { .. } | Kind::Enum { .. })
         };
         let others = alternative.iter().filter(is_other).count();
@@ -328,7 +328,7 @@ fn causes_within<'e>(
         )
     };
     let best = context.iter().filter(|a| !a.is_empty()).min_by_key(rank)?;
-    let inner = |error: &'e ValidationError<'static>| {
+    let inner = |error: &'e SchemaError<'static>| {
         let inner = levels
             .checked_sub(1)
             .and_then(|left| causes_within(error, left));
@@ -339,8 +339,8 @@ fn causes_within<'e>(
 
 /// Returns the errors of alternatives that have one each, all of the same value.
 fn flat<'e>(
-    context: &'e [Vec<ValidationError<'static>>],
-) -> Option<impl Iterator<Item = &'e ValidationError<'static>>> {
+    context: &'e [Vec<SchemaError<'static>>],
+) -> Option<impl Iterator<Item = &'e SchemaError<'static>>> {
     let first = context.first()?.first()?.instance_path();
     let mut all = context.iter();
     let is_flat = all.all(
@@ -350,7 +350,7 @@ fn flat<'e>(
 }
 
 /// Returns the only values that an error allows.
-fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
+fn chosen(error: &SchemaError<'_>) -> Option<Vec<Value>> {
     match error.kind() {
         Kind::Constant { expected_value } => Some(vec![Value::clone(expected_value)]),
         Kind::Enum { options } => options.as_array().cloned(),
@@ -361,9 +361,9 @@ fn chosen(error: &ValidationError<'_>) -> Option<Vec<Value>> {
 /// Returns the place and the values by which all alternatives are told apart, if the value has none
 /// of these.
 fn options<'e>(
-    context: &'e [Vec<ValidationError<'static>>],
-) -> Option<(&'e ValidationError<'static>, Value)> {
-    let mut place: Option<&ValidationError<'static>> = None;
+    context: &'e [Vec<SchemaError<'static>>],
+) -> Option<(&'e SchemaError<'static>, Value)> {
+    let mut place: Option<&SchemaError<'static>> = None;
     let mut all = Vec::new();
     for alternative in context {
         let (error, options) = alternative.iter().find_map(|e| Some((e, chosen(e)?)))?;
@@ -378,7 +378,7 @@ fn options<'e>(
 
 /// Returns the wanted types if the value has none of them: by `type`, or by alternatives of
 /// different types.
-pub(super) fn types_wanted(error: &ValidationError<'_>) -> Option<JsonTypeSet> {
+pub(super) fn types_wanted(error: &SchemaError<'_>) -> Option<JsonTypeSet> {
     match error.kind() {
         Kind::Type {
             kind: TypeKind::Single(kind),
