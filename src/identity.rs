@@ -243,7 +243,7 @@ impl<S> Layer<S> for IdentityLayer {
     }
 }
 
-crate::text::opaque_debug!({} IdentityLayer);
+crate::text::debug_fields! { {} |_| IdentityLayer { .. } }
 
 /// Resolves the names of calls. See the [module docs](self) for an example.
 #[derive(Clone)]

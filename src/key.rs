@@ -47,13 +47,13 @@ pub enum Key {
 #[derive(Clone)]
 pub struct HashFn(Arc<dyn Fn(&CallInfo) -> u64 + Send + Sync>);
 
-crate::text::opaque_debug!({} HashFn);
+crate::text::debug_fields! { {} |_| HashFn { .. } }
 
 /// The function of [`Key::by`].
 #[derive(Clone)]
 pub struct KeyFn(Arc<dyn Fn(&CallInfo) -> &str + Send + Sync>);
 
-crate::text::opaque_debug!({} KeyFn);
+crate::text::debug_fields! { {} |_| KeyFn { .. } }
 
 impl Key {
     /// Makes a key of a part of the call, by a function: a session id, an agent id, a prefix of the

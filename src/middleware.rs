@@ -194,7 +194,7 @@ impl<F, Res> Clone for FromFnLayer<F, Res> {
     }
 }
 
-crate::text::opaque_debug!({F, Res} FromFnLayer<F, Res>);
+crate::text::debug_fields! { {F, Res} |_| FromFnLayer<F, Res> { .. } }
 
 impl<S, F, Res> Layer<S> for FromFnLayer<F, Res>
 where
@@ -230,7 +230,7 @@ impl<F, Res> Clone for FromFn<F, Res> {
     }
 }
 
-crate::text::opaque_debug!({F, Res} FromFn<F, Res>);
+crate::text::debug_fields! { {F, Res} |_| FromFn<F, Res> { .. } }
 
 impl<F, Fut, Res, E> Service<ToolCall> for FromFn<F, Res>
 where
@@ -375,7 +375,7 @@ impl<Res> Next<Res> {
     }
 }
 
-crate::text::opaque_debug!({Res} Next<Res>);
+crate::text::debug_fields! { {Res} |_| Next<Res> { .. } }
 
 /// Response future for [`FromFn`].
 pub type ResponseFuture<F> = Sent<F, CallInfo>;

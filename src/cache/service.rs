@@ -50,7 +50,7 @@ pub struct Key {
     request: Request,
 }
 
-crate::text::opaque_debug!({} Key);
+crate::text::debug_fields! { {} |_| Key { .. } }
 
 impl Key {
     pub(super) fn is_of(&self, name: &str) -> bool {
@@ -79,7 +79,7 @@ pub struct InCache<C> {
     has_timeout: bool,
 }
 
-crate::text::opaque_debug!({C} InCache<C>);
+crate::text::debug_fields! { {C} |_| InCache<C> { .. } }
 
 impl<C: Clone> CacheLayer<C> {
     /// Returns the call at its key, if its answer may be kept.

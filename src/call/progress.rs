@@ -144,6 +144,6 @@ impl Drop for Pause {
     }
 }
 
-crate::text::opaque_debug!({} Pause);
+crate::text::debug_fields! { {} |_| Pause { .. } }
 
-crate::text::opaque_debug!({} Progress);
+crate::text::debug_fields! { {} |_| Progress { .. } }

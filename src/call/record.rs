@@ -79,7 +79,7 @@ pub(super) struct Rare {
     rules: Option<(u32, Rules)>,
 }
 
-crate::text::opaque_debug!({} Rare);
+crate::text::debug_fields! { {} |_| Rare { .. } }
 
 /// Distinguishes repetitions of a call from other calls; see
 /// [`ToolCall::idempotency_key`](super::ToolCall::idempotency_key).

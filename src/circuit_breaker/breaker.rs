@@ -293,4 +293,4 @@ impl Drop for Permit {
     }
 }
 
-crate::text::opaque_debug!({} Permit);
+crate::text::debug_fields! { {} |_| Permit { .. } }

@@ -38,7 +38,7 @@ pub struct Entrant<C> {
     classifier: C,
 }
 
-crate::text::opaque_debug!({C} Entrant<C>);
+crate::text::debug_fields! { {C} |_| Entrant<C> { .. } }
 
 impl<Res, C: Classify<Res> + Clone> Gate<Res> for CircuitBreakerLayer<C> {
     type Ticket = Entrant<C>;

@@ -143,7 +143,7 @@ pub struct Place {
     stage: Stage,
 }
 
-crate::text::opaque_debug!({} Place);
+crate::text::debug_fields! { {} |_| Place { .. } }
 
 enum Stage {
     Outside,

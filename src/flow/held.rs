@@ -15,4 +15,4 @@ impl<T> Ticket for Held<T> {
     }
 }
 
-crate::text::opaque_debug!({T} Held<T>);
+crate::text::debug_fields! { {T} |_| Held<T> { .. } }

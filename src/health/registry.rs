@@ -210,7 +210,7 @@ pub struct Visit {
     pass: Pass,
 }
 
-crate::text::opaque_debug!({} Visit);
+crate::text::debug_fields! { {} |_| Visit { .. } }
 
 impl Visit {
     #[inline]

@@ -36,8 +36,8 @@ pub struct Resend<S, T> {
     records: bool,
 }
 
-crate::text::opaque_debug!({S, T} Attempts<S, T>);
-crate::text::opaque_debug!({S, T} Resend<S, T>);
+crate::text::debug_fields! { {S, T} |_| Attempts<S, T> { .. } }
+crate::text::debug_fields! { {S, T} |_| Resend<S, T> { .. } }
 
 /// The state that the calls of a service share: an instance to clone for further attempts, and the
 /// layer's settings.

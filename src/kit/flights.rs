@@ -586,8 +586,8 @@ pub(crate) fn is_for_one(error: &ToolError) -> bool {
     ) || error.is_of_deadline()
 }
 
-crate::text::opaque_debug!({K: FlightKey, V: Clone} Flight<K, V>);
-crate::text::opaque_debug!({K, V} Flights<K, V>);
+crate::text::debug_fields! { {K: FlightKey, V: Clone} |_| Flight<K, V> { .. } }
+crate::text::debug_fields! { {K, V} |_| Flights<K, V> { .. } }
 
 #[cfg(test)]
 mod tests;

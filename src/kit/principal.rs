@@ -15,7 +15,7 @@ type OfCall = dyn Fn(&ToolCall) -> Option<&str> + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct PrincipalFn(pub(crate) Arc<OfCall>);
 
-crate::text::opaque_debug!({} PrincipalFn);
+crate::text::debug_fields! { {} |_| PrincipalFn { .. } }
 
 /// The source of a call's principal.
 #[derive(Clone, Debug)]

@@ -83,7 +83,7 @@ pub struct Reused<K: FlightKey, V: Clone, R> {
     pub(crate) at: Option<(Flight<K, V>, R)>,
 }
 
-crate::text::opaque_debug!({K: FlightKey, V: Clone, R} Reused<K, V, R>);
+crate::text::debug_fields! { {K: FlightKey, V: Clone, R} |_| Reused<K, V, R> { .. } }
 
 impl<K: FlightKey, V: Clone, R> Ticket for Reused<K, V, R> {
     type Times = Times;

@@ -43,7 +43,7 @@ pub struct Key {
     pub(super) request: Request,
 }
 
-crate::text::opaque_debug!({} Key);
+crate::text::debug_fields! { {} |_| Key { .. } }
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {

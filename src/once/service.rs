@@ -81,8 +81,8 @@ pub struct InOnce {
     below: Observation,
 }
 
-crate::text::opaque_debug!({} InOnce);
-crate::text::opaque_debug!({} Kept);
+crate::text::debug_fields! { {} |_| InOnce { .. } }
+crate::text::debug_fields! { {} |_| Kept { .. } }
 
 /// The flight of a call, and the call in it.
 type Entered = (Flight<Key, Kept>, InOnce);

@@ -67,7 +67,7 @@ type Permit = Held<Wait>;
 #[derive(Default)]
 pub struct Wait(Cold<Box<Asking>>);
 
-crate::text::opaque_debug!({} Wait);
+crate::text::debug_fields! { {} |_| Wait { .. } }
 
 /// An approval that is waited for, on a limit of its own.
 struct Asking {

@@ -62,7 +62,7 @@ pub struct Poller<S, J> {
     work: Cold<Box<Work>>,
 }
 
-crate::text::opaque_debug!({S, J} Poller<S, J>);
+crate::text::debug_fields! { {S, J} |_| Poller<S, J> { .. } }
 
 /// A job, and how it is asked for.
 struct Work {

@@ -164,7 +164,7 @@ pub struct Units {
     timer: Timer,
 }
 
-crate::text::opaque_debug!({} Units);
+crate::text::debug_fields! { {} |_| Units { .. } }
 
 impl Units {
     /// Returns the time in which the units come back, or the error of a call that costs more than

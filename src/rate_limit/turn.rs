@@ -78,7 +78,7 @@ pub struct Ticket<S, C> {
     latest: Option<Duration>,
 }
 
-crate::text::opaque_debug!({S, C} Ticket<S, C>);
+crate::text::debug_fields! { {S, C} |_| Ticket<S, C> { .. } }
 
 impl<S, C> Ticket<S, C> {
     /// Returns whether the call has its turn.

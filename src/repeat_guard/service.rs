@@ -21,7 +21,7 @@ pub struct Repeatable<C> {
     classifier: C,
 }
 
-crate::text::opaque_debug!({C} Repeatable<C>);
+crate::text::debug_fields! { {C} |_| Repeatable<C> { .. } }
 
 impl<Res: 'static, C: Classify<Res> + Clone> Gate<Res> for RepeatGuardLayer<C> {
     type Ticket = Held<Repeatable<C>>;

@@ -258,7 +258,7 @@ impl<Res> Future for ResponseFuture<Res> {
     }
 }
 
-crate::text::opaque_debug!({Res} ResponseFuture<Res>);
+crate::text::debug_fields! { {Res} |_| ResponseFuture<Res> { .. } }
 
 pub(super) type Boxed<Res> = Pin<Box<dyn Future<Output = Result<Res, ToolError>> + Send>>;
 

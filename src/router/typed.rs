@@ -152,7 +152,7 @@ impl<F: Clone, A> Clone for ToolFn<F, A> {
     }
 }
 
-crate::text::opaque_debug!({F, A} ToolFn<F, A>);
+crate::text::debug_fields! { {F, A} |_| ToolFn<F, A> { .. } }
 
 /// Response future of [`ToolFn`] and [`ToolFnWithCall`].
 pub type ToolFnFuture<F> = Sent<F, CallInfo>;

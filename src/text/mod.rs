@@ -12,20 +12,8 @@ use std::{
 use toolcall_redact::Rules;
 pub(crate) use toolcall_redact::{TRUNCATED, is_hidden};
 
-/// `Debug` that prints the name of the type only.
-macro_rules! opaque_debug {
-    ({$($params:tt)*} $name:ident $(<$($arg:ident),+>)?) => {
-        impl<$($params)*> std::fmt::Debug for $name $(<$($arg),+>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use opaque_debug;
-
 /// `Debug` by some fields, for what cannot derive it or must not show all. A field without a value
-/// is that of the type. `..` at the end says that there are others.
+/// is that of the type. `..` at the end says that there are others, alone that none is shown.
 ///
 /// `debug_fields!({C} |this| Layer<C> { max, tools: this.tools.len(), .. })`
 macro_rules! debug_fields {
@@ -36,7 +24,7 @@ macro_rules! debug_fields {
             finish $(, $field $(: $value)?)*);
     };
     ($(#[$doc:meta])* {$($params:tt)*} |$this:pat_param| $name:ident $(<$($arg:tt),+>)? {
-        $($field:ident $(: $value:expr)?,)+ ..
+        $($field:ident $(: $value:expr)?,)* ..
     }) => {
         $crate::text::debug_fields!(@impl $(#[$doc])* {$($params)*} $this, $name $(<$($arg),+>)?,
             finish_non_exhaustive $(, $field $(: $value)?)*);

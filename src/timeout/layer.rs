@@ -39,7 +39,7 @@ struct Rule(Arc<TimeoutFn>);
 
 type TimeoutFn = dyn Fn(&ToolCall) -> Option<Duration> + Send + Sync;
 
-crate::text::opaque_debug!({} Rule);
+crate::text::debug_fields! { {} |_| Rule { .. } }
 
 impl Settings {
     /// Returns the caller's own timeout, else the layer's for the tool, else a table's, else the

@@ -104,7 +104,7 @@ pub struct Claims {
     iat: Option<Value>,
 }
 
-crate::text::opaque_debug!({} Claims);
+crate::text::debug_fields! { {} |_| Claims { .. } }
 
 impl Claims {
     /// Returns the claims of a token; `None` if it is not a JWT, has more than 64 KiB, or cannot be

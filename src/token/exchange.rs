@@ -76,7 +76,7 @@ pub(super) struct Exchange<X> {
     tokens: TokenHandle,
 }
 
-crate::text::opaque_debug!({X} Exchange<X>);
+crate::text::debug_fields! { {X} |_| Exchange<X> { .. } }
 
 impl<X> Clone for Exchange<X> {
     fn clone(&self) -> Self {

@@ -90,7 +90,7 @@ pub struct Bearer<S, X> {
     refused: Option<ToolError>,
 }
 
-crate::text::opaque_debug!({S, X} Bearer<S, X>);
+crate::text::debug_fields! { {S, X} |_| Bearer<S, X> { .. } }
 
 /// The parts to ask for a token and to send the call with it. Used for a call without a token, and
 /// for a call with a token that may have been revoked.

@@ -101,4 +101,4 @@ where
     Heard { flight: InFlight<Observer<H, Res>> },
 }
 
-crate::text::opaque_debug!({H: TraceHooks<Res>, Res} Watch<H, Res>);
+crate::text::debug_fields! { {H: TraceHooks<Res>, Res} |_| Watch<H, Res> { .. } }

@@ -179,4 +179,4 @@ impl NewSpan {
     }
 }
 
-crate::text::opaque_debug!({} NewSpan);
+crate::text::debug_fields! { {} |_| NewSpan { .. } }

@@ -34,4 +34,4 @@ where
     }
 }
 
-crate::text::opaque_debug!({S: Service<ToolCall> + Clone, C: Clone} Stack<S, C>);
+crate::text::debug_fields! { {S: Service<ToolCall> + Clone, C: Clone} |_| Stack<S, C> { .. } }
