@@ -126,40 +126,41 @@ fn normalise(text: &str, out: &mut String) {
     mark(out, "");
 }
 
-/// The places of the phrases that begin with each letter, and their second letters.
-static BY_LETTER: LazyLock<[Vec<(usize, u8)>; 26]> = LazyLock::new(|| {
+/// The phrases that begin with each letter: their places in the list, and their second letters.
+static BY_LETTER: LazyLock<[Vec<(usize, u8, &str, ErrorKind)>; 26]> = LazyLock::new(|| {
     let mut all = [const { Vec::new() }; 26];
-    for (place, (phrase, _)) in PHRASES.iter().enumerate() {
-        let letters = phrase.as_bytes();
-        all[usize::from(letters[0] - b'a')].push((place, letters[1]));
+    let mut place = 0;
+    for (kind, phrases) in PHRASES {
+        for phrase in *phrases {
+            let letters = phrase.as_bytes();
+            all[usize::from(letters[0] - b'a')].push((place, letters[1], *phrase, *kind));
+            place += 1;
+        }
     }
     all
 });
 
 /// The first phrase of the list that is in the text as whole words and is meant.
 fn first_meant(words: &str) -> Option<ErrorKind> {
-    let mut best = PHRASES.len();
+    let mut best = None;
     for at in starts(words) {
         let letters = &words.as_bytes()[at..];
-        let Some(places) = BY_LETTER.get(usize::from(letters[0].wrapping_sub(b'a'))) else {
+        let Some(phrases) = BY_LETTER.get(usize::from(letters[0].wrapping_sub(b'a'))) else {
             continue;
         };
-        for &(place, second) in places {
-            if place >= best {
+        for &(place, second, phrase, kind) in phrases {
+            if best.is_some_and(|(best, _)| place >= best) {
                 break;
             }
-            if letters.get(1) != Some(&second) {
-                continue;
-            }
-            let phrase = PHRASES[place].0;
-            if stands_at(words, at, phrase)
+            if letters.get(1) == Some(&second)
+                && stands_at(words, at, phrase)
                 && is_meant(phrase, &words[..at], &words[at + phrase.len()..])
             {
-                best = place;
+                best = Some((place, kind));
             }
         }
     }
-    PHRASES.get(best).map(|(_, kind)| *kind)
+    best.map(|(_, kind)| kind)
 }
 
 /// Where words begin.

@@ -236,9 +236,8 @@ impl ToolError {
 
     /// Returns whether the deadline of the call has ended it.
     pub(crate) fn is_of_deadline(&self) -> bool {
-        let limits = [TimeoutLimit::Deadline, TimeoutLimit::Caller];
-        self.timeout_limit()
-            .is_some_and(|limit| limits.contains(&limit))
+        use TimeoutLimit::{Caller, Deadline};
+        matches!(self.timeout_limit(), Some(Deadline | Caller))
     }
 
     /// Says that an earlier attempt may have run, to a gate above that repeats this one.
