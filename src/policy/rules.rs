@@ -403,22 +403,19 @@ mod tests {
     #[test]
     fn annotations_are_believed_where_they_are_known() {
         let call = ToolCall::new("a");
-        let known = Annotations::default();
-        let destroys = |does: bool, known| Annotations {
-            destructive: Some(does),
-            ..known
-        };
-        for (known, effects) in [
-            (known, [false, true, true]),
-            (known.with_read_only(true), [true, false, false]),
-            (
-                destroys(true, known.with_read_only(true)),
-                [true, false, false],
-            ),
-            (known.with_read_only(false), [false, true, true]),
-            (destroys(false, known), [false, true, false]),
-            (destroys(true, known), [false, true, true]),
+        let (yes, no) = (Some(true), Some(false));
+        for (read_only, destructive, effects) in [
+            (None, None, [false, true, true]),
+            (yes, None, [true, false, false]),
+            (yes, yes, [true, false, false]),
+            (no, None, [false, true, true]),
+            (None, no, [false, true, false]),
+            (None, yes, [false, true, true]),
         ] {
+            let known = Annotations {
+                read_only,
+                destructive,
+            };
             let rule = || Rule::deny("*");
             let rules = [rule().read_only(), rule().may_write(), rule().may_destroy()];
             let found = rules.map(|rule| is_for_known(&rule, &call, known));
