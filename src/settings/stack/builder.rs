@@ -25,7 +25,7 @@ use crate::{
     identity::{IdentityLayer, Resolve, ToolNames},
     normalize::NormalizeLayer,
     outcome::ByError,
-    policy::{Approval, PolicyLayer, ApprovalDecision},
+    policy::{Approval, ApprovalDecision, PolicyLayer},
     quota::QuotaLayer,
     repeat_guard::RepeatGuardLayer,
     retry::RetryLayer,
