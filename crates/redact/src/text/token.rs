@@ -173,8 +173,8 @@ fn is_bitcoin(rest: &str) -> bool {
     rest.len() == len && rest.bytes().all(base58) && has_both_cases(rest)
 }
 
-/// Bare keys without a prefix, but with marks in them: Asana's `1/1234567890123456:x`, Kubernetes'
-/// bootstrap tokens, hashes of passwords, Braintree's.
+/// Bare keys without a prefix, but with marks in them: pairs of hashes, hashes of passwords,
+/// Braintree's, the codes that a server of OAuth gives.
 pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
     const LDAP_HASHES: &str = "sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512";
     const HASHES: &str = "1 2 2a 2b 2x 2y 5 6 7 y gy apr1 argon2i argon2d argon2id scrypt pbkdf2-sha256 pbkdf2-sha512 \
@@ -191,7 +191,6 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
         b':' if is_hash(word) && after.get(1..33).is_some_and(is_hash) => {
             Some(run.at..run.end + 33)
         }
-
         // `{SSHA}x`, as LDAP and Apache have hashes of passwords.
         b'}' if before.ends_with('{') && is_one_of(word, LDAP_HASHES) => longer(value, value, 20),
         b'$' if word == "access_token" => prefix_of(after, &["$production$", "$sandbox$"])
