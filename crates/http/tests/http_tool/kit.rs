@@ -220,6 +220,14 @@ pub(crate) fn answered_by(
     Leaf::new(tool.client(client))
 }
 
+/// A leaf whose server always answers so.
+pub(crate) fn says(tool: HttpTool, status: u16, body: &'static str) -> Leaf {
+    answered_by(tool, move |_| {
+        let answer = Response::builder().status(status);
+        answer.body(full(body)).unwrap()
+    })
+}
+
 pub(crate) fn call(arguments: Value) -> ToolCall {
     ToolCall::new("order").with_json(arguments).unwrap()
 }

@@ -107,222 +107,111 @@ async fn the_pizzerias_file_is_a_tool() {
 /// H5: the same over sockets, with a job.
 #[tokio::test]
 async fn a_file_with_a_poll_config_waits_for_its_job() {
-    let server = Server::start(|n, got| {
-        let body = match n {
-            0 => json!({ "id": "d/1" }),
-            1 => json!({ "state": "running" }),
-            _ => json!({ "state": "completed", "data": { "at": got.uri().path() } }),
-        };
-        Response::new(full(body.to_string()))
-    })
-    .await;
-    let manifest = manifest(deliver(&server.at));
-    let stack = ServiceBuilder::new()
-        .option_layer(manifest.poll_layer().unwrap())
-        .tool_timeout(Duration::from_secs(5))
-        .service(manifest.tool().unwrap().client(hyper()));
-    let answer = stack.oneshot(call(json!({ "shop": "a b" }))).await;
+    let started = async |id: Value| {
+        Server::start(move |n, got| {
+            let body = match n {
+                0 => json!({ "id": id }),
+                1 => json!({ "state": "running" }),
+                _ => json!({ "state": "completed", "data": { "at": got.uri().path() } }),
+            };
+            Response::new(full(body.to_string()))
+        })
+        .await
+    };
+    let run = |server: &Server| {
+        let manifest = manifest(deliver(&server.at));
+        let stack = ServiceBuilder::new()
+            .option_layer(manifest.poll_layer().unwrap())
+            .tool_timeout(Duration::from_secs(5))
+            .service(manifest.tool().unwrap().client(hyper()));
+        stack.oneshot(call(json!({ "shop": "a b" })))
+    };
     // A job's own values are percent-encoded, and a `/` among them never is one of the path.
-    let error = answer.unwrap_err();
+    let error = run(&started(json!("d/1")).await).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
 
-    let server = Server::start(|n, got| {
-        let body = match n {
-            0 => json!({ "id": 17 }),
-            1 => json!({ "state": "running" }),
-            _ => json!({ "state": "completed", "data": { "at": got.uri().path() } }),
-        };
-        Response::new(full(body.to_string()))
-    })
-    .await;
-    let manifest = self::manifest(deliver(&server.at));
-    let stack = ServiceBuilder::new()
-        .option_layer(manifest.poll_layer().unwrap())
-        .service(manifest.tool().unwrap().client(hyper()));
-    let answer = stack.oneshot(call(json!({ "shop": "a b" }))).await.unwrap();
+    let server = started(json!(17)).await;
+    let answer = run(&server).await.unwrap();
     assert_eq!(answer.into_json(), json!("/shops/a%20b/deliveries/17"));
     assert_eq!(server.headers("x-shop"), ["a b"; 3]);
     // A poll has no body, and says of none what it is.
     assert_eq!(server.headers("content-type"), ["application/json", "", ""]);
 }
 
+/// Where the file is changed, to what, the field of the error, and its reason. H-6: a second POST
+/// without its body is another request, and an error status never goes on. Values of a job are not
+/// arguments: else each caller would choose by one whose job it is.
+const WRONG: &str = r##"
+tool name "" => name | empty
+profile method "PO ST" => method | is none of `GET`
+profile url_template "{{ host }}/x" => url | https://
+profile url_template "http://a/{{ shops }}" => url | `shops`
+profile headers_template "no JSON" => headers_template | not a JSON
+profile headers_template {"Content-Type": "text/xml"} => headers_template | JSON
+profile headers_template {"Host": "x"} => header host | client's own
+profile headers_template {"X-A": 1} => headers_template | `X-A` is not a string
+profile headers_template "{\"X-A\": 1}" => headers_template | `X-A` is not a string
+profile headers_template "{\"X-A\": \"1\", \"x-a\": \"2\"}" => headers_template | `x-a` comes twice
+profile headers_template "{\"X-A\": \"1\", \"X-A\": \"2\"}" => headers_template | `X-A` comes twice
+profile headers_template ["X-A"] => headers_template | not a JSON object
+profile headers_template 7 => headers_template | not a JSON object
+profile headers_template {"Authorization": "Bearer {{ upstream_token }}"} => required_audience | missing
+profile body_template "{\"a\": " => body |
+profile poll_config {"pending_statuses": [202]} => status_url_template | missing
+profile poll_config null => poll_config | missing
+poll pending_statuses [202, 404] => pending_statuses | 404
+poll status_url_template "x" => status_url_template | https://
+poll status_url_template "http://api.example.com/{{ job.id }}" => status_url_template | `job.id` is within a value
+poll status_field_path "$." => status_field_path | JSONPath
+poll result_field_path "[" => result_field_path | JSONPath
+poll error_field_path "[" => error_field_path | JSONPath
+poll completed_values [] => completed_values | no state
+poll completed_values ["failed"] => completed_values | failed
+poll completed_values [["done"]] => completed_values | ["done"] is not a state
+poll interval_seconds 0 => interval_seconds | zero
+poll interval_seconds -1 => interval_seconds | -1
+poll max_interval_seconds 0.0001 => max_interval_seconds | shorter
+poll job_values {"typo": "$.id"} => job_values | `typo` is not in
+poll backoff_multiplier 0.5 => backoff_multiplier | 0.5
+poll max_attempts 0 => max_attempts | 0
+"##;
+
 #[test]
 fn a_file_that_cannot_work_names_the_part() {
-    let refused = |change: &dyn Fn(&mut Value), field: &str, reason: &str| {
-        let mut json = deliver("http://api.example.com");
-        change(&mut json);
+    let refused = |json: Value, field: &str, reason: &str| {
         let manifest = manifest(json);
-        let error = manifest.tool().map(drop);
-        let error = error
-            .and_then(|()| manifest.poll_layer().map(drop))
-            .unwrap_err();
+        let tool = manifest.tool().map(drop);
+        let error = tool.and_then(|()| manifest.poll_layer().map(drop));
+        let error = error.unwrap_err();
         assert_eq!(error.field(), field, "{error}");
         assert!(error.reason().contains(reason), "{error}");
     };
-    let profile = |key: &'static str, value: Value| {
-        move |json: &mut Value| json["execution_profile"][key] = value.clone()
-    };
-    let poll = |key: &'static str, value: Value| {
-        move |json: &mut Value| json["execution_profile"]["poll_config"][key] = value.clone()
-    };
-    refused(&|json| json["name"] = json!(""), "name", "empty");
-    refused(
-        &profile("method", json!("PO ST")),
-        "method",
-        "is none of `GET`",
-    );
-    refused(
-        &profile("url_template", json!("{{ host }}/x")),
-        "url",
-        "https://",
-    );
-    refused(
-        &profile("url_template", json!("http://a/{{ shops }}")),
-        "url",
-        "`shops`",
-    );
-    refused(
-        &profile("headers_template", json!("no JSON")),
-        "headers_template",
-        "not a JSON",
-    );
-    refused(
-        &profile("headers_template", json!({ "Content-Type": "text/xml" })),
-        "headers_template",
-        "JSON",
-    );
-    refused(
-        &profile("headers_template", json!({ "Host": "x" })),
-        "header host",
-        "client's own",
-    );
-    for (headers, why) in [
-        (json!({ "X-A": 1 }), "`X-A` is not a string"),
-        (json!(r#"{"X-A": 1}"#), "`X-A` is not a string"),
-        (json!(r#"{"X-A": "1", "x-a": "2"}"#), "`x-a` comes twice"),
-        (json!(r#"{"X-A": "1", "X-A": "2"}"#), "`X-A` comes twice"),
-        (json!(["X-A"]), "not a JSON object"),
-        (json!(7), "not a JSON object"),
-    ] {
-        refused(
-            &profile("headers_template", headers),
-            "headers_template",
-            why,
-        );
+    for row in WRONG.lines().filter(|row| !row.is_empty()) {
+        let (change, error) = row.split_once(" => ").unwrap();
+        let [part, key, value] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let (field, reason) = error.split_once(" |").unwrap();
+        let mut json = deliver("http://api.example.com");
+        let part = match part {
+            "profile" => &mut json["execution_profile"],
+            "poll" => &mut json["execution_profile"]["poll_config"],
+            _ => &mut json,
+        };
+        part[key] = serde_json::from_str(value).unwrap();
+        refused(json, field, reason.trim());
     }
-    refused(&profile("body_template", json!("{\"a\": ")), "body", "");
-    // H-6: a second POST without its body is another request, and an error status never goes on.
-    refused(
-        &profile("poll_config", json!({ "pending_statuses": [202] })),
-        "status_url_template",
-        "missing",
-    );
-    refused(
-        &poll("pending_statuses", json!([202, 404])),
-        "pending_statuses",
-        "404",
-    );
-    refused(
-        &profile("poll_config", Value::Null),
-        "poll_config",
-        "missing",
-    );
-    let token = json!({ "Authorization": "Bearer {{ upstream_token }}" });
-    refused(
-        &profile("headers_template", token),
-        "required_audience",
-        "missing",
-    );
-    refused(
-        &poll("status_url_template", json!("x")),
-        "status_url_template",
-        "https://",
-    );
-    refused(
-        &poll(
-            "status_url_template",
-            json!("http://api.example.com/{{ job.id }}"),
-        ),
-        "status_url_template",
-        "`job.id` is within a value",
-    );
     // Nor does a path to the whole, or to the part, help while the URL has the dot.
     for path in ["$.job", "$.job.id"] {
-        let url = poll(
-            "status_url_template",
-            json!("http://api.example.com/{{ job.id }}"),
-        );
-        let file = |json: &mut Value| {
-            url(json);
-            json["execution_profile"]["poll_config"]["job_values"] = json!({ "job": path });
-        };
-        refused(&file, "status_url_template", "use a name without a dot");
+        let mut json = deliver("http://api.example.com");
+        let poll = &mut json["execution_profile"]["poll_config"];
+        poll["status_url_template"] = "http://api.example.com/{{ job.id }}".into();
+        poll["job_values"] = json!({ "job": path });
+        refused(json, "status_url_template", "use a name without a dot");
     }
-    refused(
-        &poll("status_field_path", json!("$.")),
-        "status_field_path",
-        "JSONPath",
-    );
-    refused(
-        &poll("result_field_path", json!("[")),
-        "result_field_path",
-        "JSONPath",
-    );
-    refused(
-        &poll("error_field_path", json!("[")),
-        "error_field_path",
-        "JSONPath",
-    );
-    refused(
-        &poll("completed_values", json!([])),
-        "completed_values",
-        "no state",
-    );
-    refused(
-        &poll("completed_values", json!(["failed"])),
-        "completed_values",
-        "failed",
-    );
-    refused(
-        &poll("interval_seconds", json!(0)),
-        "interval_seconds",
-        "zero",
-    );
-    refused(
-        &poll("interval_seconds", json!(-1)),
-        "interval_seconds",
-        "-1",
-    );
-    refused(
-        &poll("max_interval_seconds", json!(0.0001)),
-        "max_interval_seconds",
-        "shorter",
-    );
-    refused(
-        &poll("completed_values", json!([["done"]])),
-        "completed_values",
-        r#"["done"] is not a state"#,
-    );
-    // Else each caller would choose by an argument whose job it is.
-    refused(
-        &poll("job_values", json!({ "typo": "$.id" })),
-        "job_values",
-        "`typo` is not in",
-    );
-    refused(
-        &poll("backoff_multiplier", json!(0.5)),
-        "backoff_multiplier",
-        "0.5",
-    );
-    refused(&poll("max_attempts", json!(0)), "max_attempts", "0");
-    let unknown =
-        serde_json::from_value::<ToolManifest>(json!({ "name": "x", "execution_profil": {} }));
-    assert!(
-        unknown
-            .unwrap_err()
-            .to_string()
-            .contains("execution_profil")
-    );
+    let unknown = json!({ "name": "x", "execution_profil": {} });
+    let unknown = serde_json::from_value::<ToolManifest>(unknown).unwrap_err();
+    assert!(unknown.to_string().contains("execution_profil"));
 }
 
 /// The longest interval is 30 s, or as long as the first one.

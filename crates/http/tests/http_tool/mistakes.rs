@@ -14,7 +14,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_http::{HttpTool, ToolManifest};
 
-use crate::kit::{Server, Warnings, answered_by, call, full, no_arguments};
+use crate::kit::{Server, Warnings, answered_by, call, full, no_arguments, says};
 
 /// Names of headers that have secrets.
 const SECRET: [&str; 6] = [
@@ -209,24 +209,13 @@ async fn a_model_reads_what_the_upstream_says_of_a_thing_that_is_not_there() {
             r#"{"message": "No order 7; the open ones are 8 and 9"}"#,
             "No order 7; the open ones are 8 and 9",
         ] {
-            let leaf = answered_by(tool(), move |_| {
-                let answer = http::Response::builder().status(status);
-                answer.body(full(body)).unwrap()
-            });
+            let leaf = says(tool(), status, body);
             let error = leaf.send(json!({ "city": "Rome" })).await.unwrap_err();
             let text = error.model_message();
-            assert!(
-                text.contains("the open ones are 8 and 9"),
-                "{status}: {text}"
-            );
+            assert!(text.contains("the open ones are 8 and 9"), "{text}");
         }
     }
-    let leaf = answered_by(tool(), |_| {
-        http::Response::builder()
-            .status(404)
-            .body(full(""))
-            .unwrap()
-    });
+    let leaf = says(tool(), 404, "");
     let error = leaf.send(json!({ "city": "Rome" })).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.is_recoverable());
@@ -355,47 +344,33 @@ fn a_value_that_a_field_cannot_have_is_refused() {
         config[field] = value;
         json!({ "mode": "async_poll", "poll_config": config })
     };
+    let method = |method: &str| json!({ "method": method });
+    let factor = "backoff_multiplier";
     for (profile, parts) in [
-        (
-            json!({ "method": "FETCH" }),
-            ["`method`", "`FETCH`", "`PATCH`"],
-        ),
-        (
-            json!({ "method": "CONNECT" }),
-            ["`method`", "`CONNECT`", "`GET`"],
-        ),
-        (
-            poll("pending_statuses", json!([202, 200])),
-            ["`pending_statuses`", "200", "202"],
-        ),
-        (
-            poll("pending_statuses", json!([404])),
-            ["`pending_statuses`", "404", "2xx"],
-        ),
-        (
-            poll("interval_seconds", json!(1e9)),
-            ["`interval_seconds`", "1000000000", "a year"],
-        ),
+        (method("FETCH"), "`method`|`FETCH`|`PATCH`"),
+        (method("CONNECT"), "`method`|`CONNECT`|`GET`"),
+        (poll("pending_statuses", json!([202, 200])), "200|202"),
+        (poll("pending_statuses", json!([404])), "404|2xx"),
+        (poll("interval_seconds", json!(1e9)), "1000000000|a year"),
         (
             poll("max_interval_seconds", json!(1e9)),
-            ["`max_interval_seconds`", "1000000000", "a year"],
+            "1000000000|a year",
         ),
-        (
-            poll("backoff_multiplier", json!(1e6)),
-            ["`backoff_multiplier`", "1000000", "1000"],
-        ),
-        (
-            poll("backoff_multiplier", json!(0.5)),
-            ["`backoff_multiplier`", "0.5", "1"],
-        ),
+        (poll(factor, json!(1e6)), "1000000|1000"),
+        (poll(factor, json!(0.5)), "0.5|1"),
         (
             json!({ "required_audience": "" }),
-            ["`required_audience`", "empty", ""],
+            "`required_audience`|empty",
         ),
     ] {
-        let shown = Folder::of(&manifest("weather", profile)).error();
-        for part in parts {
-            assert!(shown.contains(part), "{part}: {shown}");
+        let polled = profile["poll_config"].as_object();
+        let field = polled.into_iter().flat_map(|config| config.keys());
+        let field = field
+            .filter(|key| !key.starts_with("status_"))
+            .map(|key| format!("`{key}`"));
+        let shown = Folder::of(&manifest("weather", profile.clone())).error();
+        for part in parts.split('|').map(str::to_owned).chain(field) {
+            assert!(shown.contains(&part), "{part}: {shown}");
         }
     }
     let lower = manifest("weather", json!({ "method": "get" }));
@@ -407,41 +382,30 @@ fn a_value_that_a_field_cannot_have_is_refused() {
 fn a_value_of_another_type_names_its_key() {
     let shown = |profile: Value| Folder::of(&manifest("weather", profile)).error();
     let poll = |config: Value| json!({ "mode": "async_poll", "poll_config": config });
-    for (profile, text) in [
-        (
-            poll(json!({ "interval_seconds": "2s" })),
-            "`2s` is not a number for `interval_seconds`",
-        ),
-        (
-            poll(json!({ "max_attempts": -1 })),
-            "`max_attempts`: `-1` is not a whole number from 0 to 4,294,967,295",
-        ),
-        (
-            json!({ "replay_safe": "yes" }),
-            "`yes` is not a boolean for `replay_safe`",
-        ),
-        (
-            json!({ "kept_headers": ["etag", 7] }),
-            "`kept_headers`: `7` is not a string",
-        ),
-        (
-            json!({ "required_scopes": "read" }),
-            "`read` is not a list for `required_scopes`",
-        ),
-        // It may be a secret.
-        (
-            json!({ "required_scopes": format!("ghp_{}", "a1B2c3D4e5F6".repeat(4)) }),
-            "a value of 52 characters is not a list for `required_scopes`",
-        ),
-        (
-            json!({ "url_tmplate": "x" }),
-            "unknown key `url_tmplate`; did you mean `url_template`?",
-        ),
-        (
-            json!({ "mode": "async" }),
-            "`mode`: unknown value `async`; did you mean",
-        ),
-    ] {
+    let scopes = |scopes: &str| json!({ "required_scopes": scopes });
+    // It may be a secret.
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(4));
+    let profiles = [
+        poll(json!({ "interval_seconds": "2s" })),
+        poll(json!({ "max_attempts": -1 })),
+        json!({ "replay_safe": "yes" }),
+        json!({ "kept_headers": ["etag", 7] }),
+        scopes("read"),
+        scopes(&secret),
+        json!({ "url_tmplate": "x" }),
+        json!({ "mode": "async" }),
+    ];
+    let texts = "\
+`2s` is not a number for `interval_seconds`
+`max_attempts`: `-1` is not a whole number from 0 to 4,294,967,295
+`yes` is not a boolean for `replay_safe`
+`kept_headers`: `7` is not a string
+`read` is not a list for `required_scopes`
+a value of 52 characters is not a list for `required_scopes`
+unknown key `url_tmplate`; did you mean `url_template`?
+`mode`: unknown value `async`; did you mean";
+    assert_eq!(texts.lines().count(), profiles.len());
+    for (profile, text) in profiles.into_iter().zip(texts.lines()) {
         let shown = shown(profile);
         assert!(shown.contains(text), "{shown}");
         assert!(shown.contains("tool.json"), "{shown}");
@@ -454,55 +418,33 @@ fn a_template_that_no_arguments_can_mend_is_refused() {
     let url = |path: &str| json!({ "url_template": format!("https://api.example.com/{path}") });
     let header = |value: &str| json!({ "headers_template": { "x-shop": value } });
     let body = |text: &str| json!({ "body_template": text });
-    for (profile, parts) in [
-        (url("{{ 1/0 }}"), ["`url`", "line 1"]),
-        (url("{{ city }}/{{ none }}"), ["`url`", "line 1"]),
-        (url("{{ city[0]() }}"), ["`url`", "not a function (line 1)"]),
-        (header("{{ 1/0 }}"), ["`header x-shop`", "line 1"]),
-        (header("v{{ none }}"), ["`header x-shop`", "line 1"]),
-        (
-            header("{{ city }} {{ none }}"),
-            ["`header x-shop`", "line 1"],
-        ),
-        (
-            header("{{ (city | upper)() }}"),
-            ["`header x-shop`", "line 1"],
-        ),
-        (header("{{ '' }}"), ["`header x-shop`", "empty"]),
-        (
-            header("{% if false %}x{% endif %}"),
-            ["`header x-shop`", "empty"],
-        ),
-        (header(""), ["`header x-shop`", "empty"]),
-        (body("[{{ city }},\n\"{{ none }}\"]"), ["`body`", "line 2"]),
-        (body("[1,\n{{ 7 % 0 }}]"), ["`body`", "line 2"]),
-        (
-            body("[{% if city %}\n{{ city }}{% endif %}\n{{ 1 // 0 }}]"),
-            ["`body`", "line 3"],
-        ),
-        (
-            body("[{% for c in city %}\n{{ c() }}{% endfor %}]"),
-            ["`body`", "`c`"],
-        ),
-        (
-            body("[{% for c in city %}\n{{ c.x[0]() }}{% endfor %}]"),
-            ["`body`", "line 2"],
-        ),
-        (
-            body("[{% if city is defined %}\n{{ (city)() }}{% endif %}]"),
-            ["`body`", "line 2"],
-        ),
-        (body("[\n{{ 'a' + 1 }}]"), ["`body`", "line 2"]),
-        (body("[\n{{ 'a'() }}]"), ["`body`", "line 2"]),
-        (body("{{ uuid()() }}"), ["`body`", "line 1"]),
-        (
-            body("{% if false %}{}{% endif %}"),
-            ["`body`", "is not JSON"],
-        ),
-        (body("{# none #}"), ["`body`", "is not JSON"]),
-    ] {
+    #[rustfmt::skip]
+    let mistakes = [
+        (url("{{ 1/0 }}"), "url", "line 1"),
+        (url("{{ city }}/{{ none }}"), "url", "line 1"),
+        (url("{{ city[0]() }}"), "url", "not a function (line 1)"),
+        (header("{{ 1/0 }}"), "header x-shop", "line 1"),
+        (header("v{{ none }}"), "header x-shop", "line 1"),
+        (header("{{ city }} {{ none }}"), "header x-shop", "line 1"),
+        (header("{{ (city | upper)() }}"), "header x-shop", "line 1"),
+        (header("{{ '' }}"), "header x-shop", "empty"),
+        (header("{% if false %}x{% endif %}"), "header x-shop", "empty"),
+        (header(""), "header x-shop", "empty"),
+        (body("[{{ city }},\n\"{{ none }}\"]"), "body", "line 2"),
+        (body("[1,\n{{ 7 % 0 }}]"), "body", "line 2"),
+        (body("[{% if city %}\n{{ city }}{% endif %}\n{{ 1 // 0 }}]"), "body", "line 3"),
+        (body("[{% for c in city %}\n{{ c() }}{% endfor %}]"), "body", "`c`"),
+        (body("[{% for c in city %}\n{{ c.x[0]() }}{% endfor %}]"), "body", "line 2"),
+        (body("[{% if city is defined %}\n{{ (city)() }}{% endif %}]"), "body", "line 2"),
+        (body("[\n{{ 'a' + 1 }}]"), "body", "line 2"),
+        (body("[\n{{ 'a'() }}]"), "body", "line 2"),
+        (body("{{ uuid()() }}"), "body", "line 1"),
+        (body("{% if false %}{}{% endif %}"), "body", "is not JSON"),
+        (body("{# none #}"), "body", "is not JSON"),
+    ];
+    for (profile, field, why) in mistakes {
         let shown = Folder::of(&manifest("weather", profile.clone())).error();
-        for part in parts.into_iter().chain(["tool.json", "`weather`"]) {
+        for part in [&*format!("`{field}`"), why, "tool.json", "`weather`"] {
             assert!(shown.contains(part), "{profile}: {part}: {shown}");
         }
     }
