@@ -186,7 +186,7 @@ async fn calls_that_were_lost_with_the_server_are_one_failure() {
         assert_eq!(refusal(&answer["result"]).0, "CONNECTION_FAILED");
     }
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
-    assert!(!client.said().contains("tool.breaker"), "{}", client.said());
+    client.has_not_said("tool.breaker");
 }
 
 /// Progress, and a question to the client, are signs of life.
@@ -226,7 +226,7 @@ async fn what_is_no_message_is_said_and_reaches_nobody() {
     client
         .until_said("has written a line to its stdout that is not a message: Listening; password=")
         .await;
-    assert!(!client.said().contains("hunter2"), "{}", client.said());
+    client.has_not_said("hunter2");
 }
 
 /// In what `wrap` says. What the server says is its own.
@@ -314,9 +314,7 @@ async fn progress_of_a_cancelled_call_is_not_passed_on() {
     let late = json!({ "name": "late", "_meta": { "progressToken": "x" } });
     let id = client.ask("tools/call", late).await;
     let params = json!({ "requestId": id });
-    client
-        .send(json!({ "method": "notifications/cancelled", "params": params }))
-        .await;
+    client.cancel(params).await;
     until_late(&mut client).await;
     assert!(client.others.is_empty(), "{:?}", client.others);
 }

@@ -219,6 +219,17 @@ impl Client {
         self.stderr.lock().unwrap().clone()
     }
 
+    pub(crate) fn has_not_said(&self, what: &str) {
+        let said = self.said();
+        assert!(!said.contains(what), "{said}");
+    }
+
+    pub(crate) async fn cancel(&mut self, params: Value) {
+        let method = "notifications/cancelled";
+        self.send(json!({ "method": method, "params": params }))
+            .await;
+    }
+
     /// Waits until something was said.
     pub(crate) async fn until_said(&self, what: &str) {
         let since = Instant::now();

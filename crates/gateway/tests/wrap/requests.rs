@@ -34,11 +34,7 @@ async fn a_tool_is_denied_whatever_its_arguments_are() {
         let answer: Value = serde_json::from_str(&client.answer_to(id).await).unwrap();
         assert_eq!(refusal(&answer).0, "TOOL_UNAVAILABLE", "{arguments}");
     }
-    assert!(
-        !client.said().contains(r#""name":"die""#),
-        "{}",
-        client.said()
-    );
+    client.has_not_said(r#""name":"die""#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,11 +64,7 @@ async fn arguments_that_are_not_an_object_are_refused_before_they_cost_quota() {
         assert_eq!(code, "TOOL_INVALID_INPUT", "{arguments}");
         assert!(text.contains("the arguments are not an object"), "{text}");
     }
-    assert!(
-        !client.said().contains("got {\"jsonrpc\":\"2.0\",\"id\":1,"),
-        "{}",
-        client.said()
-    );
+    client.has_not_said("got {\"jsonrpc\":\"2.0\",\"id\":1,");
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
 }
 
@@ -84,102 +76,64 @@ async fn secrets_in_arguments_that_are_hard_to_read_are_not_in_the_trace() {
     client.answer_to(1).await;
     client.until_said("tool.success").await;
     assert!(client.said().contains("arguments="), "{}", client.said());
-    assert!(!client.said().contains("hunter2"), "{}", client.said());
+    client.has_not_said("hunter2");
 }
+
+/// The code of the error, the id of the answer, and what was sent.
+const WRONG: &str = r##"
+# M13: what is no JSON has a code of its own.
+-32700 null to nobody
+-32700 null {"jsonrpc":"2.0","id":1,"method":"tools/call",
+-32700 null [{"jsonrpc":"2.0","id":1,"method":"ping"}
+-32700 null {'id':1}
+-32600 null [["to nobody"]]
+-32600 null {"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call",$params}
+-32600 null {"jsonrpc":"2.0","id":null,"method":"tools/call",$params}
+-32600 null {"jsonrpc":"2.0","method":"tools\/call",$params}
+-32602 2 {"jsonrpc":"2.0","id":2,"method":"tools/call"}
+-32602 3 {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"Name":"echo","arguments":{"to":"nobody"}}}
+-32602 4 {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"pid","name":"echo","arguments":{"to":"nobody"}}}
+-32602 5 {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"\ud83d","arguments":{"to":"nobody"}}}
+# serde makes a message of an array, and a server a batch.
+-32600 null [[{"jsonrpc":"2.0","id":6,"method":"tools/call",$params},"x",null,null,null]]
+-32600 null []
+# 20b: a server of the SDKs would not answer it.
+-32600 11 {"id":11,"method":"tools/call",$params}
+-32600 "12" {"jsonrpc":"1.0","id":"12","method":"ping"}
+-32600 null {"method":"nobody"}
+-32600 13 {"jsonrpc":2.0,"id":13,"method":"ping"}
+-32600 14 {"jsonrpc":["nobody"],"id":14,"method":"ping"}
+# 20b: an id is a text or a number.
+-32600 null {"jsonrpc":"2.0","id":{"to":"nobody"},"method":"ping"}
+-32600 null {"jsonrpc":"2.0","id":true,"method":"ping"}
+-32600 null {"jsonrpc":"2.0","id":[7],"method":"tools/call",$params}
+-32600 null [$many0]
+# Go's `encoding/json` takes either for `method`, and the second one for `params`.
+-32600 null {"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call",$params}
+-32600 null {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"pid"},$folded}
+-32602 9 {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"pid","NAME":"echo","arguments":{"to":"nobody"}}}
+-32602 10 {"jsonrpc":"2.0","id":10,"method":"tools/call","params":["echo",{"to":"nobody"},null]}
+"##;
 
 /// A server might find a call in it that no layer has seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_message_is_answered_and_reaches_nobody() {
     let mut client = Client::wrap(&[], &own(&[])).await;
     let params = r#""params":{"name":"echo","arguments":{"to":"nobody"}}"#;
-    for (line, id, code) in [
-        // M13: what is no JSON has a code of its own.
-        ("to nobody".to_owned(), Value::Null, -32700),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","#.to_owned(), Value::Null, -32700),
-        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_owned(), Value::Null, -32700),
-        (r#"{'id':1}"#.to_owned(), Value::Null, -32700),
-        (r#"[["to nobody"]]"#.to_owned(), Value::Null, -32600),
-        (
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call",{params}}}"#),
-            Value::Null,
-            -32600,
-        ),
-        (
-            format!(r#"{{"jsonrpc":"2.0","id":null,"method":"tools/call",{params}}}"#),
-            Value::Null,
-            -32600,
-        ),
-        (
-            format!(r#"{{"jsonrpc":"2.0","method":"tools\/call",{params}}}"#),
-            Value::Null,
-            -32600,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":2,"method":"tools/call"}"#.to_owned(),
-            json!(2),
-            -32602,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"Name":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
-            json!(3),
-            -32602,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"pid","name":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
-            json!(4),
-            -32602,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"\ud83d","arguments":{"to":"nobody"}}}"#.to_owned(),
-            json!(5),
-            -32602,
-        ),
-        // serde makes a message of an array, and a server a batch.
-        (
-            format!(r#"[[{{"jsonrpc":"2.0","id":6,"method":"tools/call",{params}}},"x",null,null,null]]"#),
-            Value::Null,
-            -32600,
-        ),
-        ("[]".to_owned(), Value::Null, -32600),
-        // 20b: a server of the SDKs would not answer it.
-        (format!(r#"{{"id":11,"method":"tools/call",{params}}}"#), json!(11), -32600),
-        (r#"{"jsonrpc":"1.0","id":"12","method":"ping"}"#.to_owned(), json!("12"), -32600),
-        (r#"{"method":"nobody"}"#.to_owned(), Value::Null, -32600),
-        (r#"{"jsonrpc":2.0,"id":13,"method":"ping"}"#.to_owned(), json!(13), -32600),
-        (r#"{"jsonrpc":["nobody"],"id":14,"method":"ping"}"#.to_owned(), json!(14), -32600),
-        // 20b: an id is a text or a number.
-        (r#"{"jsonrpc":"2.0","id":{"to":"nobody"},"method":"ping"}"#.to_owned(), Value::Null, -32600),
-        (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#.to_owned(), Value::Null, -32600),
-        (format!(r#"{{"jsonrpc":"2.0","id":[7],"method":"tools/call",{params}}}"#), Value::Null, -32600),
-        (format!("[{}0]", "0,".repeat(10_000)), Value::Null, -32600),
-        // Go's `encoding/json` takes either for `method`, and the second one for `params`.
-        (
-            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call",{params}}}"#),
-            Value::Null,
-            -32600,
-        ),
-        (
-            format!(r#"{{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{{"name":"pid"}},{}}}"#, params.replace("params", "param\u{17f}")),
-            Value::Null,
-            -32600,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"pid","NAME":"echo","arguments":{"to":"nobody"}}}"#.to_owned(),
-            json!(9),
-            -32602,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":10,"method":"tools/call","params":["echo",{"to":"nobody"},null]}"#.to_owned(),
-            json!(10),
-            -32602,
-        ),
-    ] {
+    let folded = params.replace("params", "param\u{17f}");
+    for row in WRONG.lines().filter(|row| row.starts_with('-')) {
+        let [code, id, line] = row.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let line = line.replace("$params", params).replace("$folded", &folded);
+        let line = line.replace("$many", &"0,".repeat(10_000));
         client.write(&line).await;
         let (_, answer) = client.next().await.unwrap();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{line}");
+        let found = format!("{} {}", answer["error"]["code"], answer["id"]);
+        assert_eq!(found, format!("{code} {id}"), "{line}");
     }
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
-    assert!(!client.said().contains("nobody"), "{}", client.said());
+    client.has_not_said("nobody");
 }
 
 /// `\r` is white space in JSON, and the end of a line to Python, Java and C#.
@@ -236,9 +190,7 @@ async fn the_id_of_an_open_request_is_refused() {
     assert_eq!(text(&client.call("echo", json!({})).await), "{}");
     for id in [1, 2] {
         let params = json!({ "requestId": id, "reason": format!("enough of {id}") });
-        client
-            .send(json!({ "method": "notifications/cancelled", "params": params }))
-            .await;
+        client.cancel(params).await;
         client
             .until_said(&format!(r#""reason":"enough of {id}""#))
             .await;
@@ -255,9 +207,7 @@ async fn no_more_requests_are_open_than_ten_thousand() {
     assert!(client.answer_to(last).await.contains("too many"));
     // One less is open.
     let params = json!({ "requestId": last - 1 });
-    client
-        .send(json!({ "method": "notifications/cancelled", "params": params }))
-        .await;
+    client.cancel(params).await;
     assert_eq!(client.answer("ping", json!({})).await, "{}");
 }
 
@@ -289,9 +239,7 @@ async fn a_request_that_waits_for_a_process_can_be_cancelled() {
         ),
     ] {
         let id = client.ask(method, params).await;
-        client
-            .send(json!({ "method": "notifications/cancelled", "params": { "requestId": id } }))
-            .await;
+        client.cancel(json!({ "requestId": id })).await;
     }
     let since = Instant::now();
     assert_eq!(client.answer("ping", json!({})).await, "{}");

@@ -206,9 +206,7 @@ async fn a_cancellation_reaches_the_server_in_the_clients_words() {
     let read = client.ask("resources/read", json!({ "uri": "x:" })).await;
     for id in [call, read] {
         let params = json!({ "requestId": id, "reason": format!("enough of {id}") });
-        client
-            .send(json!({ "method": "notifications/cancelled", "params": params }))
-            .await;
+        client.cancel(params).await;
     }
     assert_eq!(
         text(&client.call("echo", json!({ "a": 1 })).await),
