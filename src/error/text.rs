@@ -126,8 +126,11 @@ fn normalise(text: &str, out: &mut String) {
     mark(out, "");
 }
 
-/// The phrases that begin with each letter: their places in the list, and their second letters.
-static BY_LETTER: LazyLock<[Vec<(usize, u8, &str, ErrorKind)>; 26]> = LazyLock::new(|| {
+/// A phrase with its place in the list, and its second letter.
+type Phrase = (usize, u8, &'static str, ErrorKind);
+
+/// The phrases that begin with each letter.
+static BY_LETTER: LazyLock<[Vec<Phrase>; 26]> = LazyLock::new(|| {
     let mut all = [const { Vec::new() }; 26];
     let mut place = 0;
     for (kind, phrases) in PHRASES {
