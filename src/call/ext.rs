@@ -281,11 +281,9 @@ impl CallExt for ToolCall {
     }
 
     fn check_job(&self) -> Result<(), ToolError> {
-        match &self.data.job {
-            Some(_) => Err(ToolError::refusal(
-                ErrorKind::Internal,
-                "the call has a job, and no layer asks for it",
-            )),
+        let text = "the call has a job, and no layer asks for it";
+        match self.data.job {
+            Some(_) => Err(ToolError::refusal(ErrorKind::Internal, text)),
             None => Ok(()),
         }
     }
