@@ -109,13 +109,16 @@ impl Breaker {
     /// }
     /// ```
     pub fn principals(&self) -> Vec<PrincipalRefused> {
-        self.own_of(&self.circuit().shared.refused()).to_vec()
+        let mut own = self.own_of(&self.circuit().shared.refused()).to_vec();
+        own.sort_by(|a, b| a.principal.cmp(&b.principal));
+        own
     }
 
     /// Returns its own of all refused principals, if calls ask for them.
     fn own_of<'a>(&self, refused: &'a Refusals) -> &'a [PrincipalRefused] {
-        let asks = self.circuit().peek(|kept| kept.asks_principals());
-        let own = refused.get(&self.hash()).filter(|_| asks == Some(true));
+        let Circuit { cell, shared, .. } = self.circuit();
+        let asks = cell.asks_principals(|| shared.now());
+        let own = refused.get(&self.hash()).filter(|_| asks);
         own.map_or(&[], Vec::as_slice)
     }
 

@@ -38,6 +38,8 @@ const ASKS_PRINCIPALS: Duration = Duration::from_secs(3600);
 const ADMITS: u64 = 1;
 /// One more success changes nothing, even a slow one.
 const QUIET: u64 = 2;
+/// Calls may have to ask for the circuits of their principals.
+const ASKS: u64 = 4;
 
 fn generation(word: u64) -> u32 {
     (word >> 32) as u32
@@ -77,11 +79,10 @@ impl Kept {
 
     /// Which operations need no mutex.
     fn word(&self) -> u64 {
-        let is_shared = !self.asks_principals();
-        let flag = |is_set: bool, flag: u64| u64::from(is_shared && is_set) * flag;
-        let admits = flag(self.machine.admits(), ADMITS);
-        let quiet = flag(self.machine.ignores_successes(), QUIET);
-        u64::from(self.machine.generation) << 32 | admits | quiet
+        let admits = u64::from(self.machine.admits()) * ADMITS;
+        let quiet = u64::from(self.machine.ignores_successes()) * QUIET;
+        let flags = [admits | quiet, ASKS][usize::from(self.asks_principals())];
+        u64::from(self.machine.generation) << 32 | flags
     }
 
     /// Returns whether calls ask for the circuits of their principals.
@@ -131,11 +132,10 @@ impl Kept {
 
     /// Returns whether this breaker may be evicted.
     pub(super) fn eviction(&mut self) -> Eviction {
-        let now = self.machine.now;
-        let of_principals = match self.asks_principals() {
-            _ if now < self.refuses_until => Eviction::Forbidden,
-            true => Eviction::Costly,
-            false => Eviction::Free,
+        let of_principals = match self.machine.now {
+            now if now < self.refuses_until => Eviction::Forbidden,
+            now if now < self.asks_until => Eviction::Costly,
+            _ => Eviction::Free,
         };
         self.machine.eviction(self.used).max(of_principals)
     }
@@ -157,6 +157,12 @@ impl Cell {
     pub(super) fn pass(&self) -> Option<Pass> {
         let word = self.word.load(Acquire);
         (word & ADMITS != 0).then(|| Pass::of(generation(word)))
+    }
+
+    /// Returns whether calls ask for the circuits of their principals. One load while they do not.
+    pub(super) fn asks_principals(&self, now: impl FnOnce() -> Duration) -> bool {
+        let may_ask = self.word.load(Acquire) & ASKS != 0;
+        may_ask && self.peek(now(), |kept| kept.asks_principals()) == Some(true)
     }
 
     /// Returns whether this end of an admitted call changes nothing.

@@ -112,10 +112,8 @@ impl CircuitBreakerHandle {
     /// Returns every breaker's state and counters, in the order of server and tool.
     pub fn snapshot(&self) -> Vec<BreakerSnapshot> {
         let refused = self.shared.refused();
-        let breakers = self.breakers().into_iter();
-        breakers
-            .map(|breaker| breaker.snapshot_with(&refused))
-            .collect()
+        let snapshot = |breaker: Breaker| breaker.snapshot_with(&refused);
+        self.breakers().into_iter().map(snapshot).collect()
     }
 
     /// Returns the number of breakers; never more than the layer's bound.

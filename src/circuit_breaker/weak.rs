@@ -101,8 +101,8 @@ impl Own<'_> {
 impl Circuit {
     /// Returns the circuit of a call's principal, if it has one and calls ask for it.
     pub(super) fn own(&self, call: Option<&CallInfo>) -> Option<Own<'_>> {
-        self.peek(|kept| kept.asks_principals().then_some(()))??;
-        let entry = self.shared.principals.peek(call?)?;
+        let asks = self.cell.asks_principals(|| self.shared.now());
+        let entry = self.shared.principals.peek(call.filter(|_| asks)?)?;
         Some(Own(entry, &self.shared))
     }
 
@@ -127,8 +127,7 @@ impl Circuit {
 }
 
 impl Shared {
-    /// Returns the principals that are refused where calls ask for them, in the order of their
-    /// names, by the hash of the breaker's key.
+    /// Returns the principals that are refused where calls ask for them.
     pub(super) fn refused(&self) -> Refusals {
         let mut all = Refusals::new();
         for entry in self.principals.entries() {
@@ -144,10 +143,6 @@ impl Shared {
                 });
             }
         }
-        let sort = |refused: &mut Vec<PrincipalRefused>| {
-            refused.sort_by(|a, b| a.principal.cmp(&b.principal));
-        };
-        all.values_mut().for_each(sort);
         all
     }
 }
