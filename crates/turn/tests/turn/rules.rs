@@ -37,57 +37,22 @@ fn quiet() {
     });
 }
 
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "choices", "message", "tool_calls", "function", "arguments", "id", "name", "content",
+    "type", "tool_use", "input", "candidates", "parts", "functionCall", "args", "output",
+    "toolUse", "toolUseId", "function_call", "delta", "index", "content_block_start",
+    "content_block", "content_block_delta", "contentBlockStart", "start", "contentBlockDelta",
+    "contentBlockIndex", "response.output_item.added",
+    "response.function_call_arguments.delta", "item", "item_id", "text", "partial_json",
+    "reasoningContent", "role", "stop_reason", "finish_reason", "response.completed",
+    "response", "custom", "custom_tool_call", "response.custom_tool_call_input.delta",
+    "status", "incomplete", "length", "",
+];
+
 /// Any JSON, with words of the formats in it.
 fn any_json() -> impl Strategy<Value = Value> {
-    let word = prop::sample::select(vec![
-        "choices",
-        "message",
-        "tool_calls",
-        "function",
-        "arguments",
-        "id",
-        "name",
-        "content",
-        "type",
-        "tool_use",
-        "input",
-        "candidates",
-        "parts",
-        "functionCall",
-        "args",
-        "output",
-        "toolUse",
-        "toolUseId",
-        "function_call",
-        "delta",
-        "index",
-        "content_block_start",
-        "content_block",
-        "content_block_delta",
-        "contentBlockStart",
-        "start",
-        "contentBlockDelta",
-        "contentBlockIndex",
-        "response.output_item.added",
-        "response.function_call_arguments.delta",
-        "item",
-        "item_id",
-        "text",
-        "partial_json",
-        "reasoningContent",
-        "role",
-        "stop_reason",
-        "finish_reason",
-        "response.completed",
-        "response",
-        "custom",
-        "custom_tool_call",
-        "response.custom_tool_call_input.delta",
-        "status",
-        "incomplete",
-        "length",
-        "",
-    ]);
+    let word = prop::sample::select(WORDS);
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
