@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    keys::is_connection,
+    keys::{Strength, is_connection},
     rules::Rules,
     text::{
         bytes::{ends_with_one_of, is_made_of, is_one_of, prefix_of},
@@ -147,7 +147,7 @@ pub(super) fn tells(rules: &Rules, value: &Value) -> bool {
 fn columns(rules: &Rules, heads: &Value) -> u64 {
     let bit = |(i, head): (usize, &Value)| {
         let named = |head: &str| rules.announces(head) && !head.eq_ignore_ascii_case("key");
-        let secret = head.as_str().is_some_and(named);
+        let secret = i < 64 && head.as_str().is_some_and(named);
         if secret { 1 << i } else { 0 }
     };
     let heads = heads.as_array().into_iter().flatten();
@@ -157,8 +157,10 @@ fn columns(rules: &Rules, heads: &Value) -> u64 {
 fn secret_field<'m>(rules: &Rules, map: &'m Map<String, Value>) -> Option<&'m String> {
     let value = map.keys().find(|key| VALUE_FIELDS.has(key))?;
     let names = |(key, name): (&String, &Value)| {
-        name.as_str()
-            .is_some_and(|name| NAME_FIELDS.has(key) && rules.is_sensitive_key(name))
+        name.as_str().is_some_and(|name| {
+            NAME_FIELDS.has(key) && rules.is_sensitive_key(name)
+                || key == "type" && rules.strength(name) == Strength::Strong
+        })
     };
     map.iter().any(names).then_some(value)
 }

@@ -90,7 +90,7 @@ impl Words {
 
     /// Returns whether a word is one of the list, in any case.
     pub(super) fn has(&self, word: &str) -> bool {
-        let words = || Index::new(self.0.split(' ').map(|word| (word, ())));
+        let words = || Index::new(self.0.split_whitespace().map(|word| (word, ())));
         self.1.get_or_init(words).has(word)
     }
 }

@@ -29,8 +29,9 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let (arguments, _) = elements(near, run.end);
     let secret = literal(near, arguments.get(*place)?)?;
     let shown = &text[secret.clone()];
+    let sure = *sure && literal(near, &arguments[place - 1]).is_some();
     let named = BUILT_IN.strength(shown) != Strength::Harmless && !is_mixed(shown);
-    let looks = *sure || is_mixed(shown) || shown == REDACTED;
+    let looks = sure || is_mixed(shown) || looks_secret(shown) || shown == REDACTED;
     let absent = shown.is_empty() || is_placeholder(shown) || named;
     (looks && !absent).then_some(secret)
 }

@@ -15,21 +15,24 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
     let part = |c: char| c.is_alphanumeric() || "&<>'[]|_ .?*:!".contains(c);
     let near = ahead(text, start, 64);
     let (typed, rest) = near.split_at(skip(near, 0, part));
+    let mut words = typed.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut words = words.by_ref().filter(|word| !word.is_empty());
     let code = is_code_line(run);
-    if !rest.starts_with('=') || !typed.ends_with(' ') {
+    if !rest.starts_with('=') || rest.starts_with("==") || !typed.ends_with(' ') {
         let pointer = prefix_of(near, POINTERS).is_some();
         let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
+        let plain = !typed.is_empty() && words.all(|word| !is_mixed(word) || is_primitive(word));
         let generic = end && is_generic(typed);
-        return (code || pointer || generic).then_some(start..start);
+        return (code && plain && end || pointer || generic).then_some(start..start);
     }
     let from = skip_blanks(text, start + typed.len() + 1);
     let secret = value::secret(text, from, |_| true)?;
-    if !code && !shape::pieces(typed).all(|word| is_one_of(word, TYPES)) {
+    if !code && !words.all(|word| is_one_of(word, TYPES)) {
         return Some(start..secret.end);
     }
     let shown = &text[secret.clone()];
     let quoted = text[from..].starts_with(['"', '\'', '`']);
-    let number = shown.starts_with(|c: char| c.is_ascii_digit());
+    let number = code && shown.starts_with(|c: char| c.is_ascii_digit());
     let computed = !quoted && (number || is_reference(text, &secret, true));
     let innocent = shape::is_innocent(shown, run.word());
     let absent = is_null(shown) || is_placeholder(shown) || computed || innocent;
@@ -38,8 +41,19 @@ pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
 
 /// Returns whether a text is a type such as `Option<Vec<u8>>`.
 fn is_generic(typed: &str) -> bool {
-    let parts = typed.strip_suffix('>').and_then(|it| it.split_once('<'));
-    parts.is_some_and(|(head, _)| head.starts_with(char::is_uppercase) && is_made_of(head, ":"))
+    let is_type = |word: &str| word.starts_with(char::is_uppercase) || is_primitive(word);
+    let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b':';
+    let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.split_once('<')) else {
+        return false;
+    };
+    let named = head.starts_with(char::is_uppercase) && head.bytes().all(is_name);
+    named && shape::pieces(inner).all(is_type)
+}
+
+fn is_primitive(word: &str) -> bool {
+    let digits = word.trim_start_matches(['u', 'i', 'f', '_', 'n', 't']);
+    let digits = digits.strip_suffix("_t").unwrap_or(digits);
+    matches!(digits, "8" | "16" | "32" | "64" | "128")
 }
 
 /// Returns whether the line up to the run is one of a program that declares something.
@@ -62,14 +76,14 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
     }
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_matches('\\');
-    let typed = ends_with_one_of(name, TYPES);
+    let typed = ends_with_one_of(name, TYPES) && is_made_of(name, "");
     if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
         return None;
     }
     let seen = value::glance(value::extent, text, start);
     let shown = &text[seen.clone()];
     let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
-    let fits = !absent && (run.is_strong(name));
+    let fits = !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
     fits.then(|| value::whole(value::extent, text, start, seen))
 }
 
@@ -78,7 +92,8 @@ pub(super) fn fallback(run: Run<'_>) -> Option<Range<usize>> {
     let sign = prefix_of(run.after(), &[" || ", " ?? ", " or "])?;
     let start = run.end + sign.len();
     let quoted = Quote::at(run.text, start).is_some();
-    let looks = |shown: &str| is_mixed(shown) && BUILT_IN.strength(shown) == Strength::Harmless;
+    let looks = |shown: &str| looks_secret(shown) || is_mixed(shown);
+    let looks = |shown: &str| looks(shown) && BUILT_IN.strength(shown) == Strength::Harmless;
     (quoted && run.rules.announces(run.word())).then(|| value::secret(run.text, start, looks))?
 }
 
@@ -103,26 +118,37 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
     ];
     let (shown, rest) = (&text[value.clone()], &text[value.end..]);
+    // `$self->token`, `$Config::token`
+    if let Some(name) = text[value.start..].strip_prefix('$') {
+        let name = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        return prefix_of(name, &["->", "::", "[", "{"]).is_some();
+    }
     let root = prefix_of(shown, ROOTS).is_some();
     let (path, arguments) = shown.split_at(shown.find(['(', '[', '{']).unwrap_or(shown.len()));
     let called = !arguments.is_empty() || path.ends_with('!') && rest.starts_with(" {");
     let path = path.trim_end_matches(['!', '?', ';', ' ']);
-    let is_path = shown.len() < 240
-        && !path.is_empty()
-        && path.split(['.', ':', '?', '!']).all(is_identifier);
+    let is_path = shown.len() < 240 && !path.is_empty() && path_parts(path).all(is_identifier);
     if !is_path || is_random(path) {
-        return root;
+        return root && !shown.contains(['"', '\'']);
     }
     let constructs = path.starts_with(char::is_uppercase) && !path.contains('.');
     if called {
-        return (!constructs || !shown.contains(['"', '\''])) && !has_literal(arguments);
+        return (!constructs || !shown.contains(['"', '\''])) && !has_literal(arguments, sure);
     }
     // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
-    let last = path.rsplit(['.', ':']).next().unwrap_or(path);
-    let names = BUILT_IN.strength(last) != Strength::Harmless;
-    let code = || text[..value.start].ends_with(' ') || rest.starts_with([')', ',']);
+    let names = |part: &str| BUILT_IN.strength(part) != Strength::Harmless;
+    let named = match sure {
+        true => path_parts(path).last().is_some_and(names),
+        false => path_parts(path).any(names),
+    };
     let parted = path.contains('.') || path.contains("::");
-    root || parted && (!sure || names && code())
+    let code = !sure || text[..value.start].ends_with(' ') || rest.starts_with([')', ',']);
+    root || parted && (code && (path.contains("::") || named) || !sure && !constructs)
+}
+
+fn path_parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.', ':', '?', '!'])
+        .filter(|part| !part.is_empty())
 }
 
 /// Returns whether a word may be a name in code, and not a secret.
@@ -132,9 +158,32 @@ fn is_identifier(word: &str) -> bool {
         && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether a string among arguments may be a secret.
-pub(super) fn has_literal(arguments: &str) -> bool {
-    arguments.split(['"', '\'']).skip(1).any(is_mixed)
+/// Returns whether a string among arguments may be a secret. If a `sure` secret comes from the
+/// call, every string counts that is not a name, a prompt or a path.
+pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
+    let mut at = 0;
+    while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
+        at += i;
+        let Some(quote) = Quote::at(arguments, at) else {
+            at += 1;
+            continue;
+        };
+        let from = at + quote.len();
+        let Some(close) = quote.close(arguments, from) else {
+            return true;
+        };
+        let literal = &arguments[from..close.start];
+        let names = literal.contains([' ', '/', '_', '-'])
+            || BUILT_IN.strength(literal) != Strength::Harmless;
+        if looks_secret(literal) && !literal.contains(['_', '-'])
+            || is_mixed(literal)
+            || sure && !names && literal.len() > 3
+        {
+            return true;
+        }
+        at = close.end;
+    }
+    false
 }
 
 /// Returns whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.

@@ -90,7 +90,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         run.scan.command.set(Some((command, run.end)));
         return None;
     }
-    if word == "--from-literal" {
+    if word == "--from-literal" && run.line_before(LINE).contains(" secret ") {
         // `kubectl create secret generic db --from-literal=name=x`
         let sign = run.ahead(128).strip_prefix(['=', ' '])?.find('=')?;
         return Some(value::extent(text, run.end + sign + 2));
@@ -212,7 +212,7 @@ fn last_argument(line: &str) -> Option<Range<usize>> {
     let words: Vec<_> = words(line).collect();
     let last = *words.last()?;
     let batch = words.iter().any(|(_, word)| batch(word));
-    (batch && words.len() > 2).then(|| argument(line, last))
+    (batch && !last.1.starts_with('-') && words.len() > 2).then(|| argument(line, last))
 }
 
 /// The line up to the next command.
@@ -233,13 +233,15 @@ fn after_name(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     if SETTERS.iter().any(|set| run.before().ends_with(set)) {
-        let is_secret = |shown: &str| !is_placeholder(shown) && !shape::is_innocent(shown, word);
-        return value::secret(text, start, is_secret);
+        return value::secret(text, start, |shown| {
+            !shown.starts_with('-') && !is_placeholder(shown) && !shape::is_innocent(shown, word)
+        });
     }
     if !word.contains('_') && !word.ends_with("pass") {
         return None;
     }
     let end = value::bare_end(text, start);
     let value = &text[start..end];
-    (is_random(value) && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
+    let secret = is_random(value) && shape::of(value) == Shape::Secret;
+    (secret && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
 }

@@ -74,10 +74,18 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
     (value.end <= run.at).then_some(value)
 }
 
+/// The value that the name in `name` (the value of the pair of `run`) announces.
+pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
+    let named = &run.text[name.clone()];
+    let names = NAME_FIELDS.has(run.word()) && is_name(run, named);
+    let value = names.then(|| value_field(run.text, name.end, named))?;
+    value.filter(|value| !value.is_empty())
+}
+
 /// A text without the colour that it ends with.
 fn without_colour(text: &str) -> &str {
     match text.rfind('\x1b') {
-        Some(at) => &text[..at],
+        Some(at) if colour_end(text, at) == text.len() => &text[..at],
         _ => text,
     }
 }
@@ -128,7 +136,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
             return value::secret(text, skip_colours(text, start), |shown| !innocent(shown));
         }
         // Another one begins.
-        if end == at {
+        if end == at || rest.starts_with(':') && is_one_of(name, "name key") {
             return None;
         }
         at = end;

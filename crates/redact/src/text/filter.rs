@@ -20,7 +20,7 @@ const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd co
 pub(super) static TRIGGERS: LazyLock<Index<()>> = LazyLock::new(|| {
     let lists = COMMANDS.iter().map(|command| command.names);
     let lists = lists.chain([WORDS, CAREFUL]);
-    Index::new(lists.flat_map(|list| list.split(' ').map(|word| (word, ()))))
+    Index::new(lists.flat_map(|list| list.split_whitespace().map(|word| (word, ()))))
 });
 
 /// The properties of a run that say which rules may find a secret there, a bit each.
@@ -108,7 +108,9 @@ fn signs(text: &str, at: usize, end: usize) -> Signs {
         _ => 0,
     };
     let escaped = at > 0 && matches!(text.as_bytes()[at - 1], b'\\' | b';');
-    let dash = matches!(bytes, [b'-' | b'+', ..] | [.., b'-']);
+    // A line of a private key may have a mark in front: `//-----BEGIN`.
+    let ends_mark = bytes.ends_with(b"-BEGIN") || bytes.ends_with(b"-END");
+    let dash = matches!(bytes, [b'-' | b'+', ..] | [.., b'-']) || ends_mark;
     beside
         | of(NAMED, escaped)
         | of(WORD, TRIGGERS.has(word))

@@ -25,7 +25,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Found> {
         }
     };
     let name = behind(text, run.end, 64).rsplit_once('>')?.1;
-    if !is_one_of(tag, "th td dt label") || !run.rules.announces(name) {
+    let names = text[close..].starts_with("</") && is_one_of(tag, "th td dt label");
+    if !names || !run.rules.announces(name) {
         return None;
     }
     let next = skip(text, end, char::is_whitespace);
@@ -99,17 +100,22 @@ fn tag_at(text: &str, at: usize) -> Option<(&str, usize)> {
 fn content(text: &str, at: usize) -> Option<Range<usize>> {
     let (tag, mut start) = tag_at(text, at)?;
     while text[start..].starts_with('<') && !text[start..].starts_with("</") {
-        start = tag_at(text, start)?.1;
+        let (inner, end) = tag_at(text, start)?;
+        if is_one_of(inner, PARTS) {
+            break;
+        }
+        start = end;
     }
     let inner = &text[start..];
     let end = inner.match_indices('<').map(|(i, _)| i).find(|i| {
         let name = name_at(inner, *i).trim_start_matches('/');
-        name.eq_ignore_ascii_case(tag)
+        is_one_of(name, PARTS) || name.eq_ignore_ascii_case(tag)
     });
     let mut value = inner[..end.unwrap_or(inner.len())].trim_end();
     looked_at(value.len());
     while let Some((head, tail)) = value.rsplit_once("</")
         && tail.ends_with('>')
+        && !tail.contains('<')
     {
         value = head.trim_end();
     }

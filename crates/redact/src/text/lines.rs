@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     MANIFEST, Run,
     bytes::*,
+    code::is_code_line,
     look::*,
     name::Mark,
     shape::{self, Shape},
@@ -26,7 +27,7 @@ pub(super) fn lines_below(
     let block = sign.strip_prefix(['|', '>']);
     let block = block.is_some_and(|rest| rest.chars().all(modifier));
     let config = is_config_line(run);
-    if !block && (!sign.is_empty() || !mark.quoted && !config) {
+    if !block && (!sign.is_empty() || !mark.quoted && !config) || mark.encoded {
         return None;
     }
     let first = start + head.len() + 1;
@@ -48,7 +49,7 @@ pub(super) fn lines_below(
     }
     let innocent = match shape::of(ahead(text, lines.start, lines.len().min(1024))) {
         Shape::Schema => true,
-        Shape::Code => !strong || !config,
+        Shape::Code => !strong || is_code_line(run) || !config,
         _ => false,
     };
     if !block && (innocent || tells_none(&text[lines.clone()], strong)) {

@@ -23,7 +23,7 @@ pub(super) fn is_placeholder(word: &str) -> bool {
         return !word.is_empty();
     }
     let mut rest = word.trim_end_matches(['.', ',', ';']);
-    if word.starts_with("$(") || is_name_itself(rest) {
+    if word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
         return true;
     }
     while let Some(len) = variable(rest) {
@@ -68,7 +68,7 @@ fn variable(text: &str) -> Option<usize> {
     let number = name.len() <= 2 && is_digits(name);
     let secret = || BUILT_IN.strength(name) > Strength::Harmless;
     let known = constant || number || name == "s" || !has_digit(name) && secret();
-    known.then_some(1 + name.len())
+    (known && !name.is_empty()).then_some(1 + name.len())
 }
 
 /// The letters and digits of a word.
@@ -124,7 +124,8 @@ fn is_type_name(word: &str) -> bool {
     let lower = bytes.iter().filter(|b| b.is_ascii_lowercase()).count();
     let begins = |pair: &&[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
     let begun = bytes.windows(2).filter(begins).count();
-    begun * 6 <= bytes.len() && lower * 2 >= bytes.len()
+    let named = is_made_of(word, "_.:") && !has_digit(word);
+    named && begun * 6 <= bytes.len() && lower * 2 >= bytes.len()
 }
 
 /// Returns whether a word of prose is a secret after a word that names one: letters and digits or
@@ -182,7 +183,10 @@ pub(super) fn is_small_number(value: &str) -> bool {
 /// Returns whether a word is long and random, and neither an address nor a list of fields.
 pub(crate) fn is_opaque(word: &str) -> bool {
     let word = word.trim().trim_end_matches('=');
-    word.len() >= 16 && looks_secret(word) && !word.contains(['=', ';', ' '])
+    word.len() >= 16
+        && looks_secret(word)
+        && !word.contains(['=', ';', ' '])
+        && !word.contains("://")
 }
 
 /// Returns whether a word is a number in hexadecimal that names a key: `9f2c04be01d3a2ff`,
@@ -205,6 +209,11 @@ pub(super) fn is_random(word: &str) -> bool {
     !named
         && make.word.contains(|c: char| c.is_ascii_alphabetic())
         && (make.changes >= 3 && make.len >= 8 || long && plain())
+}
+
+/// Returns whether letters and digits take turns in a word, as in no name of a function.
+pub(super) fn alternates(word: &str) -> bool {
+    Make::of(word).changes > 3
 }
 
 /// `550e8400-e29b-41d4-a716-446655440000`

@@ -14,7 +14,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     };
     let head = run.ahead(256);
     let (attributes, _) = head.split_once(close)?;
-    let ends = head.starts_with([' ', '>', ':', '\n', '&', '\t']);
+    let ends = head.starts_with([' ', '>', ':', '\n', '&', '\t']) && !name.starts_with('/');
     if !ends || !run.rules.announces(name) {
         return None;
     }

@@ -40,7 +40,7 @@ pub(super) fn skip_colours(text: &str, at: usize) -> usize {
 /// the stars of bold text (`**Password:** x`).
 pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
-    let bold = (1..=3).contains(&(stars - at));
+    let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
     let at = skip_blanks(text, if bold { stars } else { at });
     (0..2).fold(at, |at, _| skip_blanks(text, skip_colours(text, at)))
 }
@@ -105,7 +105,7 @@ impl Mark {
         let prose = matches!(closer, "]" | "`" | "`]" | "``")
             && rest.trim_start_matches(' ').starts_with(": ");
         // `[Authorization]: https://h`
-        if rest.starts_with(": http") {
+        if rest.starts_with(": http") && closer.ends_with(']') {
             return None;
         }
         let at = mark_start(text, closed);
@@ -191,6 +191,13 @@ pub(super) fn holds_password(name: &str) -> bool {
     parts.iter().any(|part| name.contains(part))
 }
 
+/// `api key: x`, `access token: x`.
+pub(super) fn follows_kind(run: Run<'_>) -> bool {
+    const KINDS: &str = "api access secret private auth session refresh client master encryption \
+        signing bot license unseal recovery root";
+    is_one_of(word_before(run, 24), KINDS)
+}
+
 /// Names that code uses for many other things.
 pub(super) fn is_weak_word(name: &str) -> bool {
     let last = after_last(name, |c| c == '.' || c == '-');
@@ -201,7 +208,7 @@ pub(super) fn is_weak_word(name: &str) -> bool {
 /// `?key=x`, `&key=x`, `--key=x`.
 pub(super) fn in_query(run: Run<'_>) -> bool {
     let before = run.before();
-    before.ends_with(['?', '&', '#']) || run.word().starts_with('-')
+    before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
 }
 
 /// Returns whether the whole value of the header is a secret, its scheme included.

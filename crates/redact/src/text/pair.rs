@@ -7,6 +7,7 @@ use super::{
     Run,
     bytes::*,
     code::*,
+    field,
     lines::{is_indented, lines_below, untagged, whole_line},
     look::*,
     name::*,
@@ -60,7 +61,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     {
         return Some(word);
     }
-    if is_header(&name) && bare {
+    if is_header(&name) && bare && !mark.compares {
         let value = !is_header_in_code(run, start, &mark);
         return value.then(|| header(run, start))?;
     }
@@ -99,17 +100,18 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
     let documented = ends_with_one_of(before, ":param :type @param \\param");
     // `Pin 1: GPIO17`
     let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
-    let is_pin = || name.eq_ignore_ascii_case("pin") && numbered();
+    let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
     // `Kind::Token => x`, but `Config::TOKEN = "x"`
-    let assigns = || run.text[..mark.end].ends_with('=');
+    let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
     let kind = || {
         let near = ahead(run.text, mark.end, 24).trim_start_matches(' ');
         until(near.trim_start_matches(['"', '\'', '`', '\\']), "\"'`\\")
     };
-    (documented || is_resource(run)) && !assigns()
+    mark.quoted && mark.colon && is_operand(run)
+        || (documented || is_resource(run)) && !assigns()
         || is_type(run)
         // `typeof token === "string"`
-        || run.before().ends_with("typeof ") && is_kind(kind())
+        || run.before().ends_with("typeof ") && mark.compares && is_kind(kind())
         || is_fragment(run, mark)
         || name == "token" && is_badge(run, mark.end)
         || is_working_directory(name, &run.text[mark.end..])
@@ -120,7 +122,7 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
 fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
     const KINDS: &str = "block expr ident item lifetime literal meta pat path stmt tt ty vis";
     let kind = || until(ahead(run.text, mark.end, 16), ",) \t\r\n");
-    run.before().ends_with('$') && is_one_of(kind(), KINDS)
+    run.before().ends_with('$') && mark.colon && is_one_of(kind(), KINDS)
 }
 
 /// Returns whether the name is in the URL of a badge, where the token is public: 10 letters and
@@ -141,7 +143,7 @@ fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
         Shape::Secret => false,
         Shape::Format | Shape::Literal => true,
         Shape::Code if is_feature(run.word(), shown) => true,
-        Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown),
+        Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
         _ => {
             let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
             code && !rest.starts_with(['=', ';'])
@@ -165,7 +167,7 @@ fn is_feature(name: &str, value: &str) -> bool {
 fn assigned(run: Run<'_>, start: usize) -> usize {
     let line = run.line_before(128).trim_start();
     let names = line.rsplit(": ").next().unwrap_or(line);
-    if !names.ends_with(", ") || !is_made_of(names, "_, ") {
+    if !names.ends_with(", ") || !is_made_of(names, "_, ") || !run.after().starts_with(" = ") {
         return start;
     }
     let next = |at: usize| {
@@ -215,7 +217,7 @@ fn is_quoted(text: &str, start: usize) -> bool {
 fn changed(text: &str, old: Range<usize>) -> Range<usize> {
     let quote = skip(text, old.end, |c| matches!(c, '"' | '\'' | '\\'));
     match prefix_of(&text[quote..], &[" -> ", " => "]) {
-        Some(arrow) => {
+        Some(arrow) if quote > old.end => {
             let start = quote + arrow.len();
             let new = Quote::at(text, start).map(|_| value::extent(text, start));
             old.start..new.map_or(old.end, |new| new.end)
@@ -229,6 +231,10 @@ impl Pair<'_> {
     fn secret(&self) -> Option<Range<usize>> {
         let (run, name, mark) = (self.run, &*self.name, &self.mark);
         let (text, seen) = (run.text, self.seen.clone());
+        // `"key": "password", "value": "x"`: the name of what follows.
+        if let Some(value) = field::announced(run, &seen) {
+            return Some(value);
+        }
         let value = &text[seen.clone()];
         let letter = value.chars().nth(1).is_none() && !holds_password(name);
         // `${PASSWORD:?is not set}`
@@ -246,7 +252,7 @@ impl Pair<'_> {
             return None;
         }
         // `Cookie:"a=b; c=d"`
-        let header = is_header(name) && !is_prose(first_word(value));
+        let header = is_header(name) && !self.bare && !is_prose(first_word(value));
         if mark.encoded || mark.quoted || header {
             return Some(seen);
         }
@@ -282,6 +288,7 @@ impl Pair<'_> {
         }
         let member = name.contains("self.") || name.contains("this.") || name == value;
         let argument = name == value && rest.starts_with([',', ')']);
+        let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         let code = || is_code_line(run) || member || shape::ends_code(rest);
         let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
         let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
@@ -298,16 +305,18 @@ impl Pair<'_> {
             Shape::Literal => !(holds_password(name) && number),
             Shape::Code if sure => {
                 let list = value.starts_with('[') && value.contains(['"', '\'']);
-                let code = code() && !list && !has_literal(value);
-                !quoted && (code || value.starts_with("{\n"))
+                let block = value.starts_with("{\n");
+                !quoted
+                    && (code() && !list && !has_literal(value, true)
+                        || block && shape::has_statements(value))
             }
             Shape::Name if sure => !quoted && code(),
-            Shape::Word if number && holds_password(name) => false,
+            Shape::Word if number && holds_password(name) && !run.is_sure(name) => false,
             Shape::Word if sure => !quoted && (argument || apart && (member || is_code_line(run))),
             Shape::Code | Shape::Name => true,
             Shape::Word if keys::is_vague(name) => true,
             // `--creds=ID`
-            Shape::Word if is_one_of(value, "value name file") => true,
+            Shape::Word if upper || is_one_of(value, "value name file") => true,
             Shape::Word if quoted => value.len() < 6 || run.rules.announces(value),
             Shape::Word => apart || said || code(),
         }
@@ -319,7 +328,8 @@ impl Pair<'_> {
         let same = folded(name) == folded(value);
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         // `{key: "getName", value: function() {}}`
-        let method = name == "key";
+        let words = shape::pieces(ahead(rest, 0, 32)).take(2);
+        let method = name == "key" && words.eq(["value", "function"]);
         let capitals = value.chars().filter(|c| c.is_uppercase()).count();
         same && (upper || value.contains(['_', '-']))
             || is_feature(name, value)
@@ -335,16 +345,16 @@ impl Pair<'_> {
         const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr";
         let random = value.split(|c: char| !c.is_alphanumeric()).any(is_random);
         let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
-        let formatted = formatted && !self.run.is_sure(&self.name);
+        let formatted = formatted && !random && !self.run.is_sure(&self.name);
         let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
         let typed = self.mark.colon && upper() && is_one_of(value, WINDOWS);
         // `user = passwd = name = ''`
         let name = !is_quoted(self.run.text, self.start) && !self.mark.colon && !has_digit(value);
         let name =
             name && is_made_of(value, "_.[]'\"") && self.run.text[..self.start].ends_with(' ');
-        let chained = name && rest.starts_with(" = ");
+        let chained = name && rest.starts_with(" = ") && !rest[3..].starts_with('\n');
         let file = ends_with_one_of(value, ".pem .crt .p12 .pfx .jks") && !random;
-        let file = file && is_made_of(value, "_-./$");
+        let file = file && is_made_of(value, "_-./$") && !holds_password(&self.name);
         formatted || typed || chained || file
     }
 
@@ -353,7 +363,8 @@ impl Pair<'_> {
         let (text, name) = (self.run.text, &*self.name);
         let word = first_word(value);
         let looks = looks_secret(word) || is_mixed(word);
-        let compared = self.mark.compares && !holds_password(name);
+        let compared = self.mark.compares && (word.contains("::") || !looks);
+        let compared = compared && (!holds_password(name) || word.contains('.'));
         let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
         let query = in_query(self.run) && !is_small_number(word);
         let announced = self.strong || !is_weak_word(name) || query || tuple;
@@ -368,7 +379,9 @@ impl Pair<'_> {
         let place =
             self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
         // `src/password.js:40:9`
-        let line = place && is_file(name);
+        let line = place && is_file(name) && value.split(':').all(is_small_number);
+        // `KeyError: 'x'`, `missing key: x`
+        let failure = ends_with_one_of(name, "error exception err failure missing invalid expired");
         if self.bare && prose || line {
             return false;
         }
@@ -377,12 +390,22 @@ impl Pair<'_> {
                 let alone = is_mixed(first) || !self.bare || is_indented(run) || is_login(run);
                 is_random(first) || name != "PASS" && alone
             }
-            true => !is_small_number(value) || holds_password(name),
+            true => !(is_small_number(value) && place && !holds_password(name)),
+            false if follows_kind(run) => true,
             false if value.starts_with(['{', '[']) => !is_weak_word(name),
             false if value.contains(':') || run.before().ends_with("GnuPG ") => false,
-            false => looks_secret(inside(value)),
+            false => looks_secret(inside(value)) && !place && !failure,
         }
     }
+}
+
+/// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
+/// 'token':`, `-> "Token":`.
+fn is_operand(run: Run<'_>) -> bool {
+    let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
+    ["== ", "!= ", "-> ", " in ", "case "]
+        .iter()
+        .any(|end| before.ends_with(end))
 }
 
 /// Returns whether the run is `pass` beside the name of a user, a host or a service.
@@ -421,33 +444,44 @@ fn is_file(name: &str) -> bool {
 
 /// The text in `Some("x")`, over several lines or not.
 fn inside(value: &str) -> &str {
-    let inner = value.split_once('(').map_or(value, |(_, inner)| inner);
-    inner.trim_matches(|c: char| c.is_whitespace() || "\"'\\,)(".contains(c))
+    let Some((name, inner)) = value.split_once('(') else {
+        return value;
+    };
+    let called = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic());
+    match called && value.contains('"') {
+        true => inner.trim_matches(|c: char| c.is_whitespace() || "\"'\\,)(".contains(c)),
+        false => value,
+    }
 }
 
 /// `--password x`, `-token x`.
 pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     let name = word.trim_start_matches('-');
+    let escaped = run.after().starts_with('\\');
     let end = skip_colours(text, run.end);
     let quoted = skip(text, end, |c| matches!(c, '"' | '\'' | '\\' | ','));
-    let start = skip(text, quoted, |c| c.is_whitespace());
+    let skipped = match escaped {
+        true => |c: char| c.is_whitespace() || c == '\\',
+        false => char::is_whitespace,
+    };
+    let start = skip(text, quoted, skipped);
     let start = skip_colours(text, start);
-    let next_line = text[run.end..start].contains('\n');
-    if start == run.end {
+    let next_line = text[run.end..start].contains('\n') && !escaped && quoted == end;
+    if name.len() == word.len() || start == run.end {
         return None;
     }
-    let usage = run.before().ends_with(['[', '\\']);
-    if usage || name.ends_with("-stdin") || !run.rules.announces(name) {
+    let usage = run.before().ends_with(['[', '\\']) || run.after().starts_with("\\f");
+    if usage || name.is_empty() || name.ends_with("-stdin") || !run.rules.announces(name) {
         return None;
     }
     value::secret(text, start, |value| {
         let shape = shape::of(value);
         // `--auto-key-locate wkd`
         let last = BUILT_IN.strength(after_last(name, |c| c == '-'));
-        let about = last == Strength::Harmless;
+        let about = last == Strength::Harmless && !run.is_sure(name);
         let looks_innocent = match keys::is_vague(name) {
-            true => shape::is_innocent(value, name),
+            true => shape == Shape::Word || shape::is_innocent(value, name),
             false => matches!(shape, Shape::Format | Shape::Schema),
         };
         // The next line of a text is not an argument, unless it looks like a secret.
@@ -455,7 +489,7 @@ pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
         let key = about && name.split('-').any(|part| part == "key");
-        let kind = key && shape == Shape::Word;
+        let kind = key && shape == Shape::Word && !is_digits(value);
         !absent && !flag && !below && !looks_innocent && !kind
     })
 }

@@ -166,12 +166,14 @@ fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<R
     let known = || is_uuid(word) || word.contains('_') || fingerprint();
     let is_pin = is_one_of(run.word(), "pin otp passcode");
     let is_pin = is_pin && word.len() >= 4 && is_digits(word.trim_end_matches('.'));
+    // `the password is "correct horse"`
+    let named = linked && !run.word().eq_ignore_ascii_case("secret") && word.len() >= 6;
     let fits = match noun {
-        Noun::Password if quoted => linked || has_digit(word),
+        Noun::Password if quoted && (word.contains(' ') || named) => linked || has_digit(word),
         _ if is_random(word) && noun != Noun::Key => true,
         Noun::Password if linked => is_mixed(word) || is_pin,
         Noun::Password if is_one_of(run.word(), "pin") && word.contains('-') => false,
-        Noun::Password => loose,
+        Noun::Password => loose && (quoted || word.len() >= 6),
         Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };
@@ -231,7 +233,7 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
     let start = run.end + mark.len();
     let apart = |c: char| c.is_whitespace() || matches!(c, '|' | ']');
     let word = ahead(run.text, start, 256).split(apart).next()?;
-    let fits = is_mixed(word) && !is_placeholder(word);
+    let fits = is_mixed(word) && !word.starts_with('-') && !is_placeholder(word);
     (opened && fits && run.is_strong(run.word())).then(|| start..start + word.len())
 }
 
@@ -261,7 +263,7 @@ fn codes(run: Run<'_>) -> Option<Range<usize>> {
     };
     // A phrase has as many words as those of wallets; codes have digits.
     let shown = &text[secret.clone()];
-    let phrase = shown.split(' ').count() >= 10;
+    let phrase = !single && shown.split(' ').count() >= 10;
     let digits = shown.bytes().filter(u8::is_ascii_digit).count();
     (phrase || digits >= 4).then_some(secret)
 }
@@ -272,7 +274,7 @@ fn lines_end(text: &str, at: usize) -> usize {
     let below = text[at..end].trim().is_empty();
     while below && let Some(rest) = text.get(end + 1..) {
         let line = until(rest, "\n");
-        let number = |c: char| c.is_ascii_digit() || c == '.';
+        let number = |c: char| c.is_ascii_digit() || c == '.' || c == ')';
         let item = line.trim_start().trim_start_matches(number);
         if line.trim().is_empty() || !item.starts_with([' ', '-', '*']) {
             break;
@@ -313,6 +315,9 @@ fn rejected(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `host:5432:db:user:password`, `*:*:*:user:password`, alone in its line.
 fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
+    if !run.after().starts_with(':') {
+        return None;
+    }
     let apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let stars = after_last(run.behind(16), apart);
     if !stars.bytes().all(|b| b"*:".contains(&b)) {
@@ -328,10 +333,10 @@ fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
     };
     let number = port == "*" || (4..=5).contains(&port.len()) && is_digits(port);
     let name = |s: &str| {
-        let word = !s.starts_with(|c: char| c.is_ascii_digit());
-        s == "*" || word
+        let word = !s.starts_with(|c: char| c.is_ascii_digit()) && run_end(s, 0) == s.len();
+        s == "*" || !s.is_empty() && word
     };
     let whole = line.len() < near.len() || end == run.text.len();
-    let fits = whole && number && name(database) && name(user);
+    let fits = whole && number && name(database) && name(user) && !password.is_empty();
     fits.then(|| end - password.len()..end)
 }

@@ -100,13 +100,15 @@ impl Quote {
         };
         let inner = &text[from..];
         let first = mark.as_bytes()[0];
-        let (mut run, mut deeper) = (0, None);
+        let (mut run, mut deeper, mut skip) = (0, None, 0);
         for (i, b) in inner.bytes().enumerate() {
             looked_at(1);
-            if b == first && inner[i..].starts_with(mark) {
+            if i >= skip && b == first && inner[i..].starts_with(mark) {
                 let (start, end) = (i - run, i + mark.len());
                 let (head, rest) = (&inner[..start], &inner[end..]);
-                if self.is_closed_by(run, head, rest, &mut deeper) {
+                if let Some(len) = self.reopened(rest) {
+                    skip = end + len;
+                } else if self.is_closed_by(run, head, rest, &mut deeper) {
                     let end = if run < self.slashes { start } else { end };
                     return Some(from + i - run.min(self.slashes)..from + end);
                 }
@@ -131,6 +133,13 @@ impl Quote {
             *deeper = Some(run);
         }
         closes && !opens
+    }
+
+    /// How long `\''` is, with which a shell goes on after a quote in a quoted text: `'it'\''s'`.
+    fn reopened(&self, rest: &str) -> Option<usize> {
+        let after = rest.trim_start_matches('\\');
+        let slashes = rest.len() - after.len();
+        (self.mark == "'" && slashes > 0 && after.starts_with("''")).then_some(slashes + 2)
     }
 }
 

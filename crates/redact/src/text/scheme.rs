@@ -18,6 +18,10 @@ pub(super) const CAREFUL: &str =
 
 pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
+    // All are of 4 to 9 letters.
+    if !(4..=9).contains(&name.len()) {
+        return None;
+    }
     let bearer = name.eq_ignore_ascii_case("bearer");
     let path = run.after().starts_with("::") || run.before().ends_with("::");
     if path || !bearer && !is_one_of(name, CAREFUL) {
@@ -43,14 +47,14 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
     // `Bearer realm="x"`
     let parameter = word.strip_suffix('=').is_some_and(|name| {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
-        rest.starts_with(['"', '\\']) && name.bytes().all(plain)
+        rest.trim_start_matches('\\').starts_with('"') && name.bytes().all(plain)
     });
     if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
     let secret = looks_secret(word) && shape::of(word) == Shape::Secret
         || match bearer {
-            true => is_credential(name, word, rest),
+            true => shape::of(word) != Shape::Code && is_credential(name, word, rest),
             // Base64, and not prose (`Basic Authentication`).
             false => word.ends_with('=') && word.len() >= 8,
         };
@@ -116,8 +120,9 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
             at = line;
         } else if let Some(quote) = Quote::at(text, at) {
             let inner = at + quote.len();
-            let opens = quote.opens(text, at);
-            if !opens && !bounded {
+            let begins = at == start || text[..at].ends_with(['=', ' ', ':', ',', '{', '[', '(']);
+            let opens = begins && quote.opens(text, at);
+            if !opens && !bounded && ends_value(&text[inner..]) {
                 return at;
             }
             let close = quote.close(text, inner).filter(|_| opens);

@@ -36,6 +36,9 @@ pub(super) fn of(value: &str) -> Shape {
     if value.contains(REDACTED) {
         return Shape::Secret;
     }
+    if value.starts_with("arn:aws") {
+        return Shape::Format;
+    }
     if is_date(value) || is_literal(value) {
         return Shape::Literal;
     }
@@ -46,7 +49,7 @@ pub(super) fn of(value: &str) -> Shape {
     }
     let among = value.contains(['(', '_', ' ', '.', ':', '*']);
     let called = rest.find('(').unwrap_or(0);
-    let path = is_made_of(&rest[..called], "_.:!<>&*?");
+    let path = is_made_of(&rest[..called], "_.:!<>&*?") && !pieces(&rest[..called]).any(alternates);
     let parts = if path { &rest[called..] } else { &rest };
     if !pieces(parts).all(|piece| is_plain(piece, among)) {
         return Shape::Secret;
@@ -93,7 +96,9 @@ fn has_sign_inside(value: &str) -> bool {
     let ends = |c: char| c.is_whitespace() || "()[]{}\"'<>:/,;=".contains(c);
     value.split(ends).any(|word| {
         let mut near = word.as_bytes().windows(3);
-        let inside = |part: &[u8]| is_sign(&part[1]) && part[0].is_ascii_alphanumeric();
+        let inside = |part: &[u8]| {
+            is_sign(&part[1]) && part[0].is_ascii_alphanumeric() && part[2].is_ascii_alphanumeric()
+        };
         has_digit(word) && near.any(inside)
     })
 }
@@ -115,20 +120,21 @@ fn is_plain(piece: &str, among: bool) -> bool {
     }
     if has_digit(stem) {
         // `Utf8Error`
-        let word = |part: &str| part.len() > 2 && is_spoken(part);
+        let word =
+            |part: &str| part.len() > 2 && part.contains(char::is_lowercase) && is_wordy(part, 0);
         let head = stem.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
         let tail = stem[head..].trim_start_matches(|c: char| c.is_ascii_digit());
         let camel = !has_digit(tail) && tail.starts_with(char::is_uppercase);
-        let two = camel && stem.len() >= 9;
+        let two = camel && stem.len() >= 9 && head + tail.len() + 2 >= stem.len();
         return among && piece.len() <= 2 || two && word(&stem[..head]) && word(tail);
     }
     match digits {
-        0 => is_wordy(piece),
+        0 => is_wordy(piece, 1 + piece.len() / 24),
         _ if stem.is_empty() => digits <= 5,
         1 | 2 if BUILT_IN.strength(stem) > Strength::Harmless || is_one_of(stem, SAMPLES) => true,
-        1 | 2 if is_camel(stem) && stem.len() >= 8 => is_spoken(stem),
-        1 if among && is_spoken(stem) => stem.len() <= 8,
-
+        1 | 2 if is_camel(stem) && stem.len() >= 8 => is_wordy(stem, 0),
+        1 if among && is_wordy(stem, 0) => stem.len() <= 8,
+        2 | 3 if among && stem.bytes().all(|b| b.is_ascii_uppercase()) => stem.len() <= 5,
         _ => digits <= 3 && stem.len() <= 2,
     }
 }
@@ -139,7 +145,7 @@ const ALGORITHMS: &str = "sha1 sha256 sha384 sha512 ed25519 x25519 base64 utf8 i
 
 /// Returns whether letters are words, each with a capital at its beginning or with none, and
 /// abbreviations in capitals among them.
-fn is_wordy(letters: &str) -> bool {
+fn is_wordy(letters: &str, abbreviations: usize) -> bool {
     let (mut words, mut run, mut short) = (1, 0, 0);
     let mut before = ' ';
     for c in letters.chars() {
@@ -151,15 +157,29 @@ fn is_wordy(letters: &str) -> bool {
         run += usize::from(c.is_lowercase());
         before = c;
     }
+    let parts = letters
+        .split(char::is_lowercase)
+        .filter(|part| part.len() > 1);
+    let mixed = letters.contains(char::is_lowercase);
+    let abbreviated = if mixed { parts.count() } else { 0 };
     let sized = words == 1 || letters.len() >= (3 + short) * words;
-    letters.len() <= 48 && short * 3 <= words && sized
+    // Among digits, each word has a vowel.
+    let hump = |part: &str| part.len() < 2 || part.contains(|c: char| "aeiouyAEIOUY".contains(c));
+    let spoken = abbreviations > 0 || !mixed || humps(letters).all(hump);
+    spoken && letters.len() <= 48 && short * 3 <= words && abbreviated <= abbreviations && sized
 }
 
-/// Returns whether letters beside digits are words: each has a vowel.
-fn is_spoken(letters: &str) -> bool {
-    let vowel = |c: char| "aeiouy".contains(c);
-    let mut words = letters.split(char::is_uppercase);
-    is_wordy(letters) && words.all(|word| word.len() < 2 || word.contains(vowel))
+/// The words of a name, each from its capital on.
+fn humps(letters: &str) -> impl Iterator<Item = &str> {
+    let mut rest = letters;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let tail = &rest[first.len_utf8()..];
+        let end = tail.find(char::is_uppercase).unwrap_or(tail.len());
+        let (hump, after) = rest.split_at(first.len_utf8() + end);
+        rest = after;
+        Some(hump)
+    })
 }
 
 fn is_camel(word: &str) -> bool {
@@ -177,14 +197,16 @@ fn is_literal(value: &str) -> bool {
     let number = value.trim_start_matches(['-', '+']);
     if let Some(hex) = strip_ignore_case(number, "0x") {
         let rest = hex.trim_start_matches(|c: char| c.is_ascii_hexdigit());
-        let digits = hex.len() - rest.len();
-        return (1..=8).contains(&digits) && is_made_of(rest, "_");
+        let (digits, tail) = (hex.len() - rest.len(), rest.trim_start_matches('_'));
+        return (1..=8).contains(&digits) && (tail.is_empty() || is_one_of(tail, SUFFIXES));
     }
     let rest = number.trim_start_matches(|c: char| c.is_ascii_digit() || "._".contains(c));
     let digits = &number[..number.len() - rest.len()];
     let suffix = rest.trim_start_matches('_');
     digits.starts_with(|c: char| c.is_ascii_digit())
-        && (suffix.is_empty() && digits.len() <= 3 || is_one_of(suffix, SUFFIXES))
+        && (suffix.is_empty()
+            && (digits.len() <= 3 || value.len() > number.len() || digits.split('.').count() == 2)
+            || is_one_of(suffix, SUFFIXES))
 }
 
 /// A value without the directives of formats in it: `%s`, `{0}`, `{key:?}`, `${name}`, `<name>`.
@@ -194,7 +216,7 @@ fn without_directives(value: &str) -> String {
     while let Some(at) = rest.find(['%', '{', '<', '\\']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let escaped = escape(rest);
+        let escaped = escape(rest).filter(|len| *len == 4 || value.starts_with(['[', '(']));
         let escaped = escaped.map(|len| ("\\", len));
         let other = || directive(rest).map_or((&rest[..1], 1), |len| ("", len));
         let (kept, len) = escaped.unwrap_or_else(other);
@@ -225,7 +247,8 @@ fn directive(text: &str) -> Option<usize> {
     let end = text.find(close).filter(|end| *end <= 64)?;
     let inner = &text[1..end];
     let plain = is_made_of(inner.trim_start_matches(['{', '/']), "_.:?!#- ");
-    (plain && !has_sign_inside(inner) && pieces(inner).all(|piece| is_plain(piece, true)))
+    let word = close == '}' || !inner.is_empty();
+    (plain && word && !has_sign_inside(inner) && pieces(inner).all(|piece| is_plain(piece, true)))
         .then(|| end + 1 + usize::from(text[end + 1..].starts_with("}")))
 }
 

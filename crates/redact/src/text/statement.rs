@@ -33,10 +33,8 @@ fn identified(run: Run<'_>) -> Option<Range<usize>> {
         at += part.len();
         let start = skip_blanks(run.text, at);
         let follows = |word| strip_ignore_case(&run.text[start..], word).is_some();
-        if !follows("password")
-            && !follows("values")
-            && is_one_of(part.trim(), "by as values using")
-        {
+        let method = follows("password") || follows("values");
+        if !method && is_one_of(part.trim(), "by as values using") {
             return value::secret(run.text, start, |shown| {
                 let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
                 is_set(shown) && (is_statement(run) || looks)
@@ -90,10 +88,10 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
     };
     let line = until(run.ahead(NEAR), "\n");
     let word = words(line).nth(names);
-    let (start, _) = word?;
+    let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
     value::secret(run.text, run.end + start, |shown| {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
-        !is_prose(shown) && !mark
+        is_set(shown) && !is_prose(shown) && !mark
     })
 }
 
@@ -105,7 +103,7 @@ fn cookie(run: Run<'_>) -> Option<Range<usize>> {
         return None;
     };
     let start = run.end + line.len() - value.len();
-    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n'))
+    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
 pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
@@ -129,10 +127,12 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
     // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
     let is_anothers = |at: usize| {
         let word = near[..at].split_whitespace().next_back();
-        word.is_some_and(|word| word.starts_with('-'))
+        word.is_some_and(|word| word.starts_with('-') && !is_one_of(word, "-AsPlainText -Force"))
     };
     let start = match flag {
-        Some(flag) if first.is_none_or(is_anothers) => flag + "-string ".len(),
+        Some(flag) if first.is_none_or(|at| flag < at || is_anothers(at)) => {
+            flag + "-string ".len()
+        }
         _ => first?,
     };
     literal(run.text, run.end + start)

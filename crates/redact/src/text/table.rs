@@ -51,10 +51,15 @@ struct Column<'t> {
 impl Column<'_> {
     fn hides(&self, value: &str) -> bool {
         // Issues, files and translations have a `key`, too. `Secrets` may be counts.
+        let any = is_one_of(self.head, "key keys");
         let counts = self.head.ends_with(['s', 'S']);
         is_secret(value, self.sure)
-            && !matches!(shape::of(value), Shape::Format | Shape::Schema)
-            && (!is_one_of(self.head, "key keys") || is_random(value))
+            && match shape::of(value) {
+                Shape::Code => self.sure && !shape::has_statements(value),
+                Shape::Format | Shape::Schema => false,
+                _ => true,
+            }
+            && (!any || is_random(value))
             && !(is_small_number(value) && (counts || value.len() < 3))
     }
 }
@@ -105,7 +110,13 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
         || is_null(value)
         || is_placeholder(value)
         || is_prose(value);
-    let looks = || looks_secret(value) && shape::of(value) == Shape::Secret;
+    // `pid=4711`
+    let pair =
+        |(name, value): (&str, &str)| !name.is_empty() && !value.trim_matches('=').is_empty();
+    let looks = || {
+        let secret = looks_secret(value) && shape::of(value) == Shape::Secret;
+        secret && !is_composed(value) && !value.split_once('=').is_some_and(pair)
+    };
     !absent && (sure || looks())
 }
 

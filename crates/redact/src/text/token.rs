@@ -158,8 +158,8 @@ fn is_airtable(rest: &str) -> bool {
 fn is_discord(rest: &str) -> bool {
     let mut parts = ahead(rest, 0, 96).split('.').map(segment);
     let mut lens = [23..=28, 6..=7, 25..=45].into_iter();
-    rest.starts_with(['M', 'N', 'O'])
-        && lens.all(|len| parts.next().is_some_and(|part| len.contains(&part)))
+    let fits = lens.all(|len| parts.next().is_some_and(|part| len.contains(&part)));
+    fits && rest.starts_with(['M', 'N', 'O'])
 }
 
 /// Private keys of Bitcoin: 51 or 52 characters of Base58 that begin with `5`, `K` or `L`.
@@ -190,6 +190,14 @@ pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
         // A pair of hashes, as in a line of `secretsdump`.
         b':' if is_hash(word) && after.get(1..33).is_some_and(is_hash) => {
             Some(run.at..run.end + 33)
+        }
+        b':' => {
+            let (version, id) = word.split_once('/')?;
+            let id = after_last(id, |c| c == '/');
+            let end = skip(text, value, |c| c.is_ascii_hexdigit());
+            let numbers =
+                version.len() == 1 && is_digits(version) && id.len() >= 12 && is_digits(id);
+            (numbers && end - run.end > 32).then_some(run.at..end)
         }
         // `{SSHA}x`, as LDAP and Apache have hashes of passwords.
         b'}' if before.ends_with('{') && is_one_of(word, LDAP_HASHES) => longer(value, value, 20),
@@ -236,7 +244,7 @@ fn marked(run: Run<'_>) -> Option<Secret<'static>> {
         let secret = run.at + path.len() - id.len()..run.end;
         return (id.len() >= 10).then_some(("terraform", secret));
     }
-    if word.len() == 40 && word.ends_with("_mmk") {
+    if word.len() == 40 && word.ends_with("_mmk") && is_made_of(word, "_") {
         return Some(("maxmind", run.at..run.at + word.len()));
     }
     let (head, region) = word.rsplit_once("-us")?;

@@ -28,8 +28,10 @@ pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends
     // there.
     if let Some((host, fields)) = authority.split_once(';')
+        && !host.contains('@')
         && let Some((name, _)) = fields.split_once('=')
         && !name.is_empty()
+        && is_made_of(name, " _-")
     {
         (url, authority) = (host, host);
     }

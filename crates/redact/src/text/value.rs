@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{bytes::*, look::*, quote::Quote};
+use super::{block, bytes::*, look::*, quote::Quote};
 use crate::REDACTED;
 
 /// Schemes that stand before a credential.
@@ -65,7 +65,10 @@ fn pieces_end(text: &str, start: usize) -> usize {
     let mut first = None;
     while at < text.len() {
         let rest = &text[at..];
-        if rest.starts_with(REDACTED) {
+        let block = rest.starts_with("-----BEGIN");
+        if let Some(end) = block.then(|| block::end(text, at)).flatten() {
+            at = end;
+        } else if rest.starts_with(REDACTED) {
             at += REDACTED.len();
         } else if let Some(quote) = Quote::at(text, at) {
             // A quote that opened before the value ends it.
@@ -120,8 +123,9 @@ fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
 
 /// Returns whether a word is a scheme that a vendor has for itself, and a token follows: `FlyV1 x`.
 fn is_own_scheme(word: &str, rest: &str) -> bool {
+    let name = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let letters = name.bytes().all(|b| b.is_ascii_alphabetic());
     let token = first_word(rest).trim_end_matches(['"', '\'', '`']);
-    let letters = is_letters(word.trim_end_matches(|c: char| c.is_ascii_digit()));
     let plain = is_made_of(token, "_-.,+/");
     word.len() <= 10 && starts_upper(word) && letters && plain && looks_secret(token)
 }

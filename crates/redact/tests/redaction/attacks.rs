@@ -24,6 +24,16 @@ const HIDDEN: &[&str] = &[
     "/bin/echo -- §hunter2§ | sudo -S id", "echo -E §é§ | sudo -S id", "sentinel auth-pass \"my master\" §hunter2§", "bindpw  §{SSHA}Zq7hX2vT9kLw4bRnZq7hX2vT§",
     "htpasswd\t-b\tf\tada\t§swordfish§", "htpasswd  -nb  ada  \"§two words§\"",
     "rclone obscure §swordfish§", "rclone  obscure\t'§two words§'", "$ RCLONE -v obscure §é§",
+    // Beside words of code and of prose, which do not make a value code
+    "final password: §Zq7hunterX9§", "private key passphrase: §Zq7hunterX9§", "error in function login: password: §Zq7hunterX9§",
+    "password = §os.environ.get(\"DB_PASSWORD\", \"swordfish\")§", "password = §getenv(\"X\", \"correcthorse\")§",
+    "password=§Summer2024Beach§, retrying", "assertion failed: token == §9f8a7b6c5d4e3f2a§", "if api_key != \"§Zq7hX2vT9kLw4bRn§\"",
+    "{\"type\":\"password\",\"value\":\"§hunter2§\"}", "password=§0x8Kj2Lm9QpZt§", "postgres://§ada:p;w!d=x§@db/app",
+    "password=§$(8kd!Zq7x§", "password: §httpZq7hunter§", "password=§letmein.pem§",
+    // Keys whose first line has a mark in front, or that are cut off behind a name
+    "PRIVATE_KEY=§-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx8Zq7hX2vT9kLw4bRnMIIEowIBAAKCAQEA\n§",
+    "/§-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAx8Zq7hX2vT9kLw4bRn\n-----END PRIVATE KEY-----§",
+    "x§-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAx8Zq7hX2vT9kLw4bRn\n-----END PRIVATE KEY-----§",
     // Quoted words without digits
     "password is \"§swordfish§\"", "the password is '§correct horse§'", "password: \"§swordfish§\"", "password = §Some(\"swordfish\")§",
     "conf.set(\"password\",\"§x§\",true)", "conf.set( 'PASSWORD' ,\t'§swordfish§', 1)", "conf.put(\"db.password\",\n  \"§swordfish§\",\n  1)",
@@ -166,6 +176,16 @@ fn a_name_at_the_end_of_a_value_has_a_value_of_its_own() {
         let shown = redact_text(text);
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+}
+
+#[test]
+fn a_table_in_json_hides_columns_among_its_first_64() {
+    let mut heads = vec!["n"; 65];
+    (heads[0], heads[64]) = ("password", "password");
+    let table = serde_json::json!({ "columns": heads, "rows": [vec!["swordfish"; 65]] });
+    let shown = toolcall_redact::Redacted::of(&table).to_string();
+    let row = shown.rsplit_once("[[").unwrap().1;
+    assert!(row.starts_with("\"[REDACTED]\",\"swordfish\""), "{shown}");
 }
 
 #[test]
