@@ -6,7 +6,6 @@ mod configuration;
 mod handle;
 mod outage;
 mod probes;
-mod published_behaviours;
 mod requirements;
 mod stack;
 mod stress;

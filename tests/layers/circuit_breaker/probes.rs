@@ -9,7 +9,6 @@ use tokio::{
     time::{Instant, advance, timeout},
 };
 use tokio_test::{assert_pending, assert_ready, task};
-use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 use tower_toolcall::{
     Classify, ErrorKind, Execution, Outcome, ReplaySafety, ToolCall, ToolError,
@@ -173,23 +172,6 @@ async fn a_wait_for_a_verdict_is_bounded_where_the_service_is_not_ready() {
     advance(secs(20)).await;
     places.add_permits(1);
     waits.await.unwrap();
-}
-
-/// D11: the caller cancels while the call waits.
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_a_verdict_ends_when_the_caller_cancels() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
-    rig.half_opens().await;
-    let _probe = rig.hangs();
-    let token = CancellationToken::new();
-    let mut waits = task::spawn(rig.send(safe().with_cancellation(token.clone())));
-    assert_pending!(waits.poll());
-    token.cancel();
-    let error = assert_ready!(waits.poll()).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::Cancelled, Execution::NotStarted)
-    );
 }
 
 /// C10: a breaker whose calls are never safe is not open for ever.

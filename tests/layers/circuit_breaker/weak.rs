@@ -88,19 +88,6 @@ async fn five_errors_that_an_argument_causes_refuse_the_tool_to_their_caller_alo
     }
 }
 
-/// S-3: a caller who fails all the time does not keep a rarely used tool out.
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_always_fails_keeps_the_tool_from_no_other() {
-    let rig = default_rig();
-    for _ in 0..29 {
-        for _ in 0..70 {
-            let _ = rig.ask_as("alice", boom()).await;
-            advance(secs(1)).await;
-        }
-        rig.ask_as("bob", ok()).await.unwrap();
-    }
-}
-
 /// C5: a dead tool is found by what the tool service or our own clock has seen, for all callers.
 #[tokio::test(start_paused = true)]
 async fn strong_failures_of_one_caller_open_the_breaker_for_all() {
