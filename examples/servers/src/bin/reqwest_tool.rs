@@ -1,5 +1,5 @@
 //! An HTTP API by reqwest as a tool, with an error type and a classifier of your own:
-//! `cargo run -p example-servers --bin reqwest_leaf`.
+//! `cargo run -p example-servers --bin reqwest_tool`.
 //!
 //! For endpoints that templates describe there is `HttpTool` of the crate `tower-toolcall-http`,
 //! which does this and more.
@@ -7,7 +7,7 @@
 use std::{error::Error, fmt, time::Duration};
 
 use axum::{Json, Router, extract::Path, http::StatusCode, routing::get, serve::ListenerExt as _};
-use reqwest::Url;
+use reqwest::{Url, redirect::Policy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -51,8 +51,13 @@ async fn main() -> Result<(), BoxError> {
     let listener = listener.tap_io(|tcp| drop(tcp.set_nodelay(true)));
     let shop = tokio::spawn(async { axum::serve(listener, shop).await });
 
-    let client = reqwest::Client::builder().no_proxy().build()?;
-    let leaf = service_fn(move |call: ToolCall| {
+    // Follows no redirect: a redirect of a call that ran may lead to a host that refuses, and
+    // `TransportLayer` would take that for a call that was not sent.
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(Policy::none())
+        .build()?;
+    let tool = service_fn(move |call: ToolCall| {
         let (client, mut url) = (client.clone(), prices.clone());
         async move {
             let Price { item } = call.arguments_as()?;
@@ -79,7 +84,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(breaker)
         .tool_timeout(Duration::from_secs(2))
         .layer(TransportLayer::new())
-        .tool(leaf);
+        .tool(tool);
 
     for item in [
         "milk",
