@@ -137,7 +137,7 @@ fn versions() -> String {
     const PEERS: [(&str, &str); 8] = [
         ("tower", "tower"),
         ("tower-http", "tower-http"),
-        ("tower-resilience", "tower-resilience-retry"),
+        ("parts of tower-resilience", "tower-resilience-retry"),
         ("seatbelt", "seatbelt"),
         ("backon", "backon"),
         ("recloser", "recloser"),

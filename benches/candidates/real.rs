@@ -131,11 +131,11 @@ fn breakers<const N: usize>() -> Vec<Candidate> {
 
 fn limits<const N: usize>() -> Vec<Candidate> {
     vec![
-        ours::<N>("rate_limit, nothing cools", |tool| {
-            layered(RateLimitBackoffLayer::new(), tool)
-        }),
         ours::<N>("quota", |tool| {
             layered(quota().build().expect("valid"), tool)
+        }),
+        ours::<N>("rate_limit, nothing cools", |tool| {
+            layered(RateLimitBackoffLayer::new(), tool)
         }),
         peer::<N>("governor, keyed", peers::governors),
         peer::<N>("tower-resilience rate limit, one key", |tool| {
@@ -210,6 +210,6 @@ fn all<const N: usize>() -> Vec<Candidate> {
         ours::<N>("stack of six", stacks::six),
         ours::<N>("stack of eight", stacks::eight),
         ours::<N>("documented stack", stacks::documented),
-        peer::<N>("tower-resilience, stack of six", stacks::resilience_six),
+        peer::<N>("tower-resilience, its six", stacks::resilience_six),
     ]
 }

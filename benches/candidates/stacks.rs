@@ -77,7 +77,7 @@ pub fn groups() -> Vec<Group> {
                 ours("stack of eight", eight),
                 ours("documented stack", documented),
                 peer("tower-resilience, stack of five", resilience_five),
-                peer("tower-resilience, stack of six", resilience_six),
+                peer("tower-resilience, its six", resilience_six),
             ],
         },
         Group {

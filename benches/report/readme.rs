@@ -44,9 +44,13 @@ fn all(panels: &[Panel]) -> Result<String, BoxError> {
     for panel in panels {
         writeln!(table, "| {} | ns |\n|---|---|", head(panel))?;
         for Bar { name, is_ours, ns } in panel.groups.iter().flatten() {
+            let ns = match *ns > 0.0 {
+                true => format!("{ns:.0}"),
+                false => "within the noise".to_owned(),
+            };
             match is_ours {
-                true => writeln!(table, "| **{name}** | **{ns:.0}** |")?,
-                false => writeln!(table, "| {name} | {ns:.0} |")?,
+                true => writeln!(table, "| **{name}** | **{ns}** |")?,
+                false => writeln!(table, "| {name} | {ns} |")?,
             }
         }
         table.push('\n');
