@@ -253,7 +253,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(cache)
     }
 
-    /// Gives the calls of each tool so many tokens per period: a [`QuotaLayer`].
+    /// Limits the calls of each tool per period: a [`QuotaLayer`].
     fn tool_quota(self, quota: Quota) -> ServiceBuilder<Stack<QuotaLayer, L>> {
         self.into().layer(QuotaLayer::new(quota))
     }
@@ -284,7 +284,7 @@ pub trait ServiceBuilderExt<L>: sealed::Sealed + Into<ServiceBuilder<L>> {
         self.into().layer(RateLimitBackoffLayer::new())
     }
 
-    /// Tells `health` which servers are there: a [`HealthLayer`] of it.
+    /// Reports to `health` which servers are available: a [`HealthLayer`] of it.
     fn tool_health(self, health: &Health) -> ServiceBuilder<Stack<HealthLayer, L>> {
         self.into().layer(health.layer())
     }

@@ -101,7 +101,7 @@ impl Quota {
     }
 
     /// Returns how many units come back in a [period](Self::period).
-    pub fn tokens(&self) -> u32 {
+    pub fn units(&self) -> u32 {
         self.units
     }
 
