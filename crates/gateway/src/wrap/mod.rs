@@ -1,4 +1,4 @@
-//! `gateway wrap -- COMMAND`: one word before the command of any stdio server.
+//! `gateway wrap -- COMMAND`: the layers before any MCP server over stdio.
 //!
 //! A gateway to many servers must parse and rewrite messages. Here, with one client and one server,
 //! each message passes unchanged, whatever its revision of MCP. Only `tools/call` goes through the
