@@ -1,8 +1,8 @@
-// What is not compiled is not there to be linked to.
+// Links to items that are not compiled go to the published docs.
 #![cfg_attr(not(feature = "full"), doc = include_str!("guide/links.md"))]
-//! For tool calls what `tower-http` is for HTTP: timeouts, retries, rate limits, circuit breakers,
-//! policies, traces and more as separate [tower](https://docs.rs/tower) layers, around any
-//! `Service<ToolCall>`.
+//! Timeouts, retries, rate limits, circuit breakers, policies and traces for tool calls, as
+//! separate [tower](https://docs.rs/tower) layers. They are for tool calls what `tower-http` is for
+//! HTTP, and stand around any `Service<ToolCall>`.
 //!
 //! ```text
 //!  agent ── ToolCall ──▶ ┌────────────┐
@@ -84,16 +84,17 @@
 //! use tower_toolcall_mcp::McpServer;
 //!
 //! # async fn run() -> Result<(), tower_toolcall::BoxError> {
-//! let args = ["-y", "docs-server"];
-//! let docs = McpServer::command("docs", "npx", args)
+//! let package = "@modelcontextprotocol/server-everything";
+//! let args = ["-y", package];
+//! let server = McpServer::command("everything", "npx", args)
 //!     .trust_annotations(); // on what may run twice
-//! docs.connect().await?;
+//! server.connect().await?;
 //! let stack = ServiceBuilder::new()
-//!     .tool_identity(docs.clone()) // names, annotations
+//!     .tool_identity(server.clone()) // names, annotations
 //!     .tool_trace() // and so on, as above
-//!     .tool(docs.clone());
+//!     .tool(server.clone());
 //!
-//! docs.close().await;
+//! server.close().await;
 //! # let _ = stack; Ok(()) }
 //! ```
 //!
