@@ -21,8 +21,10 @@ pub enum Execution {
 
 /// How an error is known, and so how far other layers may act on it.
 ///
-/// An [inferred](Self::Inferred) error never affects other callers: it causes no second run of a
-/// tool and no shared cooldown, and marks no server as unavailable.
+/// An [inferred](Self::Inferred) error never proves that the tool did not run: it repeats no call
+/// that is not declared safe. It starts no shared cooldown, and marks no server as unavailable. A
+/// circuit breaker counts it for the call's principal only; calls without a principal share one
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

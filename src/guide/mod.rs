@@ -9,7 +9,7 @@
 //! | [`testing`] | How do I test my tools, and my stack? |
 //! | [`why`] | Why is it built this way, and what was refused? |
 //! | [`from_tower_resilience`], [`from_reqwest_middleware`] | How does my code look here? |
-//! | [`from_polly`], [`from_fastmcp`] | the same, from other languages |
+//! | [`from_polly`], [`from_fastmcp`] | How does my C# or Python code look here? |
 //! | [`names`] | What is it called in tower, tower-http, FastMCP and resilience4j? |
 //! | [`examples`] | What can I run? |
 //! | [`untrusted_callers`] | What can an untrusted caller do? |

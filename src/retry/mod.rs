@@ -4,14 +4,15 @@
 //! |---|---|
 //! | does | repeats failed calls that may run twice, or surely did not start |
 //! | place | inside deadline, outside rate limit and breaker |
-//! | default | 3 attempts after 1 s and 2 s; retries are at most a fifth of a tool's calls |
+//! | default | 3 attempts, with waits of 1 s and 2 s between them; a budget for each tool |
 //! | the caller sees | the last error, with the number of attempts |
 //! | method | `ServiceBuilderExt::tool_retry` |
 //!
 //! A call is sent again on three conditions. The [classifier](crate::Classify) says that a
 //! repetition may help: timeouts, lost connections, 5xx, rate limits. The call may run twice.
-//! Another attempt can begin before the deadline. There are at most 3 attempts, after 1 s and 2 s
-//! plus a random share. A delay that the server asks for takes precedence.
+//! Another attempt can begin before the deadline. There are at most 3 attempts, with waits of 1 s
+//! and 2 s between them, plus a random share. A delay that the server asks for takes precedence.
+//! Retries are at most a fifth of a tool's calls, or 10 in 20 s if that is more.
 //!
 //! # Example
 //!
@@ -126,10 +127,10 @@
 //! that was not declared safe says so in its detail `retry_refused`.
 //!
 //! **How many together?** A [`RetryBudget`] for each tool bounds the retries of its calls to a
-//! fifth of their number, or to 10 in 20 s. So under a full outage a tool sees at most 1.2 times
-//! the calls, and uses up no other tool's retries. The minimum holds for each tool: many tools of
-//! one server may exceed 1.2 times its calls. [`RetryPolicy::with_total_budget`] bounds all of them
-//! together.
+//! fifth of their number, or to 10 in 20 s if that is more. So under a full outage a tool with 50
+//! calls or more in 20 s sees at most 1.2 times the calls, and uses up no other tool's retries. The
+//! minimum holds for each tool: many tools of one server may exceed 1.2 times its calls.
+//! [`RetryPolicy::with_total_budget`] bounds all of them together.
 //!
 //! Layers do not know each other: after a failure has just opened an inner breaker, the retry layer
 //! still waits for the next attempt. The breaker's refusal does not count as an attempt: the result

@@ -179,8 +179,9 @@ impl TimeoutLayer {
 
     /// Ends a call as well when it has reported no progress for `idle`.
     ///
-    /// Every [report](crate::Progress::report) starts the idle time anew; the timeout itself stays
-    /// a hard limit on the whole call. An idle time above the timeout never matters. In this mode
+    /// The idle time runs from the start of every call, also of a tool that reports nothing. Every
+    /// [report](crate::Progress::report) starts it anew; the timeout itself stays a hard limit on
+    /// the whole call. An idle time above the timeout never matters. In this mode
     /// each call allocates, for the progress that it shares with the tool.
     ///
     /// # Errors

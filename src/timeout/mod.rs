@@ -41,16 +41,17 @@
 //! # }
 //! ```
 //!
-//! Per tool, and an idle timeout for tools that report progress:
+//! Per tool, with an idle timeout. The idle time runs from the start of every call: use it only if
+//! all tools of the stack report progress.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tower_toolcall::timeout::TimeoutLayer;
 //!
-//! let layer = TimeoutLayer::new(Duration::from_secs(5))
+//! let layer = TimeoutLayer::new(Duration::from_secs(60))
 //!     .with_tool("import", Duration::from_secs(600))
 //!     .with_slow_fraction(0.5)?
-//!     .with_idle_timeout(Duration::from_secs(2))?;
+//!     .with_idle_timeout(Duration::from_secs(20))?;
 //! # Ok::<_, tower_toolcall::ConfigError>(())
 //! ```
 //!
