@@ -87,8 +87,8 @@ pub trait CallExt: Sealed {
     /// see [`tighten_remote`](Self::tighten_remote).
     fn is_deadline_untrusted(&self) -> bool;
 
-    /// Notes that a layer ends the call after this time. Of several the shortest holds. Circuit
-    /// breakers below judge by it whether a call that is dropped has timed out.
+    /// Notes that a layer ends the call after this time. Of several the shortest holds. Inner
+    /// circuit breakers judge by it whether a call that is dropped has timed out.
     fn limit(&mut self, timeout: Duration);
 
     /// Puts the call under its tool's identity. Everything else stays, its [record](Self::observe)

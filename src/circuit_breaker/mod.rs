@@ -127,9 +127,10 @@
 //!
 //! # Details
 //!
-//! A failing server that says when it is back, by a 503 with `Retry-After` for example, is not
-//! probed earlier: the open period becomes the larger of its own and that delay, counted from the
-//! answer, and at most 300 s. A delay that is known by a text alone changes nothing.
+//! A failing server may name the time until it is back, for example by a 503 with `Retry-After`.
+//! The breaker does not probe it earlier: the open period becomes the longer of its own and that
+//! delay, counted from the answer, and at most 300 s. A delay that is inferred from a text changes
+//! nothing.
 //!
 //! By default, 5 failures in a row open it for 60 s. No window of time is involved, so a dead tool
 //! that is called every few minutes is stopped too. [`Trip`] offers a window of time for failures
@@ -194,7 +195,7 @@
 //! readiness is admitted when it is about to run: calls that were queued before a tool died do not
 //! run after the breaker has opened.
 //!
-//! ## What is a probe
+//! ## Probes
 //!
 //! By default the next call of any kind. A call that must not run twice is a bad one: if the tool
 //! is still broken halfway, its caller does not know what has happened.
@@ -248,7 +249,8 @@
 //! As many principals with weak failures are kept as keys, for all keys together, and evicted as
 //! keys are: a refused one is kept. Those of a key are forgotten after an hour without a weak
 //! failure there. Principals that were [not verified](crate::ToolCall::with_unverified_ids) have
-//! half of these places at most, and take none from others. One that has no place is not refused.
+//! half of these places at most, and take none from others. A principal without a place is not
+//! refused.
 //!
 //! ## Cost
 //!

@@ -122,11 +122,11 @@
 //!   caller's token, and gets its answer.
 //! - **It has an answer**: a success, or an error in the tool's own words (MCP's `isError`). The
 //!   second one gets the same answer.
-//! - **It has failed definitely**: with an error of the tool's own
+//! - **It has failed, and the tool says so**: with an error of the tool's own
 //!   ([`Execution::Completed`](crate::Execution::Completed), or of the kinds `Failed`, `Reported`,
 //!   `InvalidInput`, `NotFound`, `Denied`). The second one gets the same error. Without a key, its
 //!   text for the model says that the call was not made again.
-//! - **It has surely not started**: a refusal of this side, or reported by the tool service, such
+//! - **It has not started**: it was refused on this side, or the tool service reports that, such
 //!   as `ToolError::new(ErrorKind::NotFound, ..)` or the status 404 of an `HttpTool`. The second
 //!   one runs.
 //! - **It may have run**: it timed out, was dropped while it ran, panicked, lost its connection, or

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | does | spends units that come back at an even rate |
 //! | place | outside deadline and retry |
-//! | default | the quota is yours; a call waits for its turn, 30 s at most |
+//! | default | none: the quota is required; a call waits for its turn, 30 s at most |
 //! | the caller sees | [`RateLimited`](crate::ErrorKind::RateLimited), not started |
 //! | method | `ServiceBuilderExt::tool_quota` |
 //!
