@@ -7,8 +7,11 @@ use std::{
 
 use indexmap::IndexMap;
 use rmcp::{
-    model::{PaginatedRequestParams, Tool},
-    service::{Peer, RoleClient, ServiceError},
+    model::{
+        ClientRequest, ListToolsRequest, ListToolsResult, PaginatedRequestParams, ServerResult,
+        Tool,
+    },
+    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
 };
 use tower_toolcall::{
     answer::json_bytes,
@@ -20,7 +23,7 @@ use tower_toolcall::{
     policy::{Annotate, Annotations},
 };
 
-use super::{McpService, errors, events::stale_list};
+use super::{McpService, errors, events::stale_list, service::Pending};
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
 const MAX_TOOLS: usize = 10_000;
@@ -288,9 +291,7 @@ async fn list_pages(peer: &Peer<RoleClient>, server: Option<&str>) -> Result<Vec
     let mut cursors = HashSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let listed = peer.list_tools(Some(page)).await;
-        let listed = listed.map_err(|e: ServiceError| errors::from_service(e))?;
+        let listed = page(peer, cursor).await.map_err(errors::from_service)?;
         if tools.len() + listed.tools.len() > MAX_TOOLS {
             return refused("the MCP server lists more than 10,000 tools");
         }
@@ -312,6 +313,25 @@ async fn list_pages(peer: &Peer<RoleClient>, server: Option<&str>) -> Result<Vec
         }
     }
     refused("the MCP server's list of tools has more than 1,000 pages")
+}
+
+/// Requests a page of the list. rmcp's `list_tools` would answer from its cache of responses:
+/// within their `ttlMs`, and after that if the server fails.
+pub(super) async fn page(
+    peer: &Peer<RoleClient>,
+    cursor: Option<String>,
+) -> Result<ListToolsResult, ServiceError> {
+    let page = PaginatedRequestParams::default().with_cursor(cursor);
+    let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+    let options = PeerRequestOptions::no_options();
+    let handle = peer.send_cancellable_request(request, options).await?;
+    let pending = Pending::of(&handle);
+    let answer = handle.await_response().await;
+    pending.answered();
+    match answer? {
+        ServerResult::ListToolsResult(page) => Ok(page),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::{
 use tower_toolcall::error::{ErrorKind, Outage, ToolError};
 
 use super::{McpReconnect, shared::WeakLeaf};
-use crate::{McpAnswer, McpService, errors, future::lock, service::has_session};
+use crate::{McpAnswer, McpService, catalog, errors, future::lock, service::has_session};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -192,7 +192,8 @@ async fn refuses(peer: &Peer<RoleClient>) -> Option<ToolError> {
     {
         return None;
     }
-    peer.list_tools(None).await.err().map(errors::from_service)
+    let listed = catalog::page(peer, None).await;
+    listed.err().map(errors::from_service)
 }
 
 /// Returns whether an error of a call is that of a session that the server does not know any more.

@@ -150,7 +150,12 @@ async fn answer(
     }
     match method {
         "ping" => result(json!({})),
-        "tools/list" => result(json!({ "tools": [{ "name": "echo", "inputSchema": {} }] })),
+        "tools/list" => result(json!({
+            "tools": [{ "name": "echo", "inputSchema": {} }],
+            // It may be kept, but not as evidence of the session.
+            "ttlMs": 60_000,
+            "cacheScope": "private",
+        })),
         "tools/call" => match server.call.lock().unwrap().clone() {
             Some(answer) => answer(&id),
             None => result(json!({ "content": [] })),
@@ -476,9 +481,10 @@ async fn a_call_that_met_a_404_is_sent_again_by_the_retry_layer_alone() {
     assert_eq!(loose.sent.load(SeqCst), 5);
 }
 
-/// One tool, which has a parameter in a header or not.
+/// One tool, which has a parameter in a header or not. Each list has the next definition of it, and
+/// says that it may be kept for a minute.
 #[derive(Clone)]
-struct Headed(Value);
+struct Headed(Arc<Mutex<Vec<Value>>>);
 
 impl ServerHandler for Headed {
     fn get_info(&self) -> ServerConfig {
@@ -490,9 +496,16 @@ impl ServerHandler for Headed {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let schema = json!({ "type": "object", "properties": { "owner": self.0 } });
+        let mut parameters = self.0.lock().unwrap();
+        let parameter = match parameters.len() {
+            1 => parameters[0].clone(),
+            _ => parameters.remove(0),
+        };
+        let schema = json!({ "type": "object", "properties": { "owner": parameter } });
         let tool = Tool::new("echo", "", Arc::new(schema.as_object().unwrap().clone()));
-        Ok(ListToolsResult::with_all_items(vec![tool]))
+        let mut list = ListToolsResult::with_all_items(vec![tool]);
+        list.ttl_ms = Some(60_000);
+        Ok(list)
     }
 }
 
@@ -501,9 +514,14 @@ impl ServerHandler for Headed {
 async fn a_call_whose_headers_are_refused_is_sent_again_once_if_its_tool_has_any() {
     let plain = json!({ "type": "string" });
     let headed = json!({ "type": "string", "x-mcp-header": "Owner" });
-    for (parameter, sent) in [(headed, 2), (plain, 1)] {
+    for (parameters, sent) in [
+        (vec![headed.clone()], 2),
+        (vec![plain.clone()], 1),
+        (vec![plain, headed], 2),
+    ] {
+        let tools = Headed(Arc::new(Mutex::new(parameters)));
         let mcp = StreamableHttpService::new(
-            move || Ok(Headed(parameter.clone())),
+            move || Ok(tools.clone()),
             Arc::new(LocalSessionManager::default()),
             StreamableHttpServerConfig::default(),
         );

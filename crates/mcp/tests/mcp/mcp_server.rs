@@ -135,6 +135,8 @@ fn tools_are_listed_in_the_servers_order() {
 struct Growing {
     is_modern: bool,
     tools: Arc<AtomicUsize>,
+    /// How long a list may be kept, in milliseconds.
+    ttl: Option<u64>,
     grown: Arc<Notify>,
 }
 
@@ -163,11 +165,13 @@ impl ServerHandler for Growing {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut list = ListToolsResult::default();
         let tools = 0..self.tools.load(SeqCst);
-        list.tools = tools
-            .map(|n| Tool::new(format!("tool-{n}"), "", Arc::default()))
-            .collect();
+        if tools.is_empty() {
+            return Err(ErrorData::internal_error("the list is lost", None));
+        }
+        let tools = tools.map(|n| Tool::new(format!("tool-{n}"), "", Arc::default()));
+        let mut list = ListToolsResult::with_all_items(tools.collect());
+        list.ttl_ms = self.ttl;
         Ok(list)
     }
 
@@ -198,6 +202,7 @@ async fn the_list_follows_the_server_in_each_revision() {
         let growing = Growing {
             is_modern,
             tools: Arc::new(AtomicUsize::new(1)),
+            ttl: None,
             grown: Arc::default(),
         };
         let server = in_process(growing.clone());
@@ -214,6 +219,28 @@ async fn the_list_follows_the_server_in_each_revision() {
         told.expect("the list is read again");
         assert_eq!(server.tools().catalog().len(), 2);
     }
+}
+
+/// rmcp's client keeps answers with `ttlMs`, and gives an old one for an error.
+#[tokio::test]
+async fn a_refresh_asks_the_server_however_long_its_list_may_be_kept() {
+    let growing = Growing {
+        is_modern: true,
+        tools: Arc::new(AtomicUsize::new(1)),
+        ttl: Some(60_000),
+        grown: Arc::default(),
+    };
+    let server = in_process(growing.clone());
+    server.connect().await.unwrap();
+    let service = server.connection().service().unwrap();
+    growing.tools.store(2, SeqCst);
+    server.tools().refresh(service.peer()).await.unwrap();
+    assert_eq!(server.tools().catalog().len(), 2);
+
+    growing.tools.store(0, SeqCst);
+    let error = server.tools().refresh(service.peer()).await.unwrap_err();
+    assert!(error.message().contains("the list is lost"), "{error}");
+    assert_eq!(server.tools().catalog().len(), 2, "the old list stands");
 }
 
 /// P14: a call after the end starts the server again.
