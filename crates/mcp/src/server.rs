@@ -333,13 +333,21 @@ async fn connected(
     list: McpTools,
     transport: impl Transport<RoleClient> + 'static,
 ) -> Result<McpConnection, BoxError> {
-    let handler = McpNotifications::new().with_tools(list);
-    let newest = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::LATEST],
+    let handler = || McpNotifications::new().with_tools(list.clone());
+    let newest = vec![ProtocolVersion::LATEST];
+    let any = ClientLifecycleMode::Auto {
+        preferred_versions: newest.clone(),
         legacy_version: None,
     };
-    let transport = Probed::new(transport);
-    let client = handler.serve_with_lifecycle(transport, newest).await?;
+    let discover = ClientLifecycleMode::Discover {
+        preferred_versions: newest,
+    };
+    let (probed, mut given_back) = Probed::new(transport);
+    let served = handler().serve_with_lifecycle(probed, any).await;
+    let client = match (served, given_back.try_recv()) {
+        (Err(_), Ok(transport)) => handler().serve_with_lifecycle(transport, discover).await?,
+        (served, _) => served?,
+    };
     let listens = follow(client.service().tools(), client.peer()).await;
     client.service().tools().refresh(client.peer()).await?;
     if let Some(listens) = listens {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -16,7 +16,12 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
-use tokio::{sync::Notify, time::timeout};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     AnyError, ErrorKind, Event, Execution, ToolCall, ToolError,
@@ -241,6 +246,76 @@ async fn a_refresh_asks_the_server_however_long_its_list_may_be_kept() {
     let error = server.tools().refresh(service.peer()).await.unwrap_err();
     assert!(error.message().contains("the list is lost"), "{error}");
     assert_eq!(server.tools().catalog().len(), 2, "the old list stands");
+}
+
+/// A server that takes 20 s to start, and the requests that it was sent.
+fn slow(answer: fn(&str) -> Value) -> (McpServer, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let server = McpServer::new("slow", move || {
+        let (theirs, ours) = tokio::io::duplex(64 * 1024);
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(20)).await;
+            let (read, mut write) = tokio::io::split(theirs);
+            let mut lines = BufReader::new(read).lines();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                let request: Value = serde_json::from_str(&line).unwrap();
+                let method = request["method"].as_str().unwrap();
+                seen.lock().unwrap().push(method.to_owned());
+                let mut reply = answer(method);
+                reply["jsonrpc"] = "2.0".into();
+                reply["id"] = request["id"].clone();
+                let line = format!("{reply}\n");
+                write.write_all(line.as_bytes()).await.unwrap();
+            }
+        });
+        async { Ok::<_, AnyError>(ours) }
+    });
+    (server, asked)
+}
+
+fn modern(method: &str) -> Value {
+    match method {
+        "server/discover" => json!({ "result": {
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": { "tools": {} },
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }}),
+        "tools/list" => json!({ "result": {
+            "resultType": "complete",
+            "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }],
+        }}),
+        _ => json!({ "error": { "code": -32022, "message": "no handshake" } }),
+    }
+}
+
+/// rmcp gives `server/discover` 10 s, and then sends `initialize`.
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_handshake_may_start_slowly() {
+    let (server, asked) = slow(modern);
+    server.connect().await.unwrap();
+    assert_eq!(version(&server), ProtocolVersion::LATEST);
+    assert_eq!(server.tools().catalog().len(), 1);
+    let asked = asked.lock().unwrap();
+    let methods = [
+        "server/discover",
+        "initialize",
+        "server/discover",
+        "tools/list",
+    ];
+    assert_eq!(*asked, methods, "on one connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_that_refuses_both_lifecycles_is_an_error() {
+    let other = |_: &str| json!({ "error": { "code": -32022, "message": "of another age" } });
+    let (server, _) = slow(other);
+    let error = server.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert!(error.to_string().contains("of another age"), "{error}");
 }
 
 /// P14: a call after the end starts the server again.
