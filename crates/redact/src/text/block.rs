@@ -6,7 +6,7 @@ use super::{Run, bytes::*, token, url};
 
 /// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
 /// A token that stands right before it comes first.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word.starts_with("PuTTY-User-Key-File") {
         return Some(run.at..putty_end(run.text, run.end));
@@ -21,8 +21,8 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
         start..end(run.text, start)?
     };
     let start = block.start;
-    let head = Run { end: start, ..run };
-    let token = || url::webhook(head).or_else(|| Some(token::find(head)?.1));
+    let head = Run { end: start, ..*run };
+    let token = || url::webhook(&head).or_else(|| Some(token::find(&head)?.1));
     let token = if start > run.at { token() } else { None };
     Some(token.map_or(block, |token| token.start..token.end.min(start)))
 }

@@ -19,7 +19,7 @@ const CALLS: &[(&str, usize, bool)] = &[
 const NEAR: usize = 512;
 
 /// The password among the arguments.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     if !run.after().starts_with('(') {
         return None;

@@ -10,7 +10,7 @@ use super::{
 /// How a rule looks for a secret in a run.
 #[derive(Clone, Copy)]
 pub(crate) enum Find {
-    Run(fn(super::Run<'_>) -> Option<Range<usize>>),
+    Run(fn(&super::Run<'_>) -> Option<Range<usize>>),
     /// By the rules of tokens.
     Tokens,
 }

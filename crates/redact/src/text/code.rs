@@ -6,7 +6,7 @@ use super::{Run, bytes::*, look::*, quote::Quote, shape, value};
 use crate::{keys::Strength, rules::BUILT_IN};
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty without a secret.
-pub(super) fn typed(run: Run<'_>, start: usize) -> Option<Range<usize>> {
+pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
     const TYPES: &str = "bool boolean float number str string option optional secretstr secretstring text char varchar \
         any bytes vec u8 static int u64 i64 null none undefined box cow a unknown object";
     #[rustfmt::skip]
@@ -57,7 +57,7 @@ fn is_primitive(word: &str) -> bool {
 }
 
 /// Returns whether the line up to the run is one of a program that declares something.
-pub(super) fn is_code_line(run: Run<'_>) -> bool {
+pub(super) fn is_code_line(run: &Run<'_>) -> bool {
     static KEYWORDS: Words =
         Words::of("let const pub fn static mut def function var val private public final readonly");
     let mut words = run.line_before(160).split(|c: char| !c.is_alphanumeric());
@@ -65,7 +65,7 @@ pub(super) fn is_code_line(run: Run<'_>) -> bool {
 }
 
 /// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.
-pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
     const TYPES: &str = "token key secret password passphrase credential credentials auth cookie bearer jwt pin otp \
         secretstr secretstring pass passcode";
     let text = run.text;
@@ -88,7 +88,7 @@ pub(super) fn newtype(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: the default for a secret that is not set.
-pub(super) fn fallback(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn fallback(run: &Run<'_>) -> Option<Range<usize>> {
     let sign = prefix_of(run.after(), &[" || ", " ?? ", " or "])?;
     let start = run.end + sign.len();
     let quoted = Quote::at(run.text, start).is_some();

@@ -81,7 +81,7 @@ impl Command {
     }
 }
 
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     if let Some(secret) = positional(run) {
         return Some(secret);
@@ -104,7 +104,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 
 /// The password in the run or behind it, if the run is a flag of this command. Empty if it has
 /// none.
-fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
+fn flag(run: &Run<'_>, command: &Command) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     if word == "-p" && command.glued == word && run.after().starts_with(['"', '\'']) {
         return Some(value::extent(text, run.end));
@@ -129,7 +129,7 @@ fn flag(run: Run<'_>, command: &Command) -> Option<Range<usize>> {
 }
 
 /// A secret that is recognised by its position alone.
-fn positional(run: Run<'_>) -> Option<Range<usize>> {
+fn positional(run: &Run<'_>) -> Option<Range<usize>> {
     let name = after_last(run.word(), |c| c == '/');
     if !is_one_of(name, "echo printf net htpasswd") {
         return None;
@@ -221,7 +221,7 @@ fn one_command(line: &str) -> &str {
 }
 
 /// `aws configure set aws_secret_access_key x`, `-passin pass:x`: a setting's name, then its value.
-fn after_name(run: Run<'_>) -> Option<Range<usize>> {
+fn after_name(run: &Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const SETTERS: &[&str] = &["configure set ", "config set ", "setx ", "setenv ", "set -x ", "set -gx ", "set -Ux ", "ENV "];
     let (text, word) = (run.text, run.word());

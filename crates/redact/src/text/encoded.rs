@@ -9,7 +9,7 @@ use crate::shown;
 const LINE: usize = 48;
 
 /// The whole of an encoded text that holds a secret.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, word, scan) = (run.text, run.word(), run.scan);
     if run.at < scan.decoded.get() || word.len() < 24 || scan.nested >= shown::MAX_NESTED {
         return None;

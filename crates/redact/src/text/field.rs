@@ -26,7 +26,7 @@ fn is_padding(c: char) -> bool {
 }
 
 /// A quoted name that stands as a value, or as an element of an array.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let close = run.after().trim_start_matches('\\');
     let unquoted = close.starts_with(['\n', '\r', ',', ' ']);
     if !unquoted && !close.starts_with(is_quote) || !is_name(run, run.word()) {
@@ -57,7 +57,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `name="password"`, an empty line, and the value: a part of a form.
-fn form_part(run: Run<'_>) -> Option<Range<usize>> {
+fn form_part(run: &Run<'_>) -> Option<Range<usize>> {
     const LINES: &[(&str, &str)] = &[("\"\r\n\r\n", "\r\n--"), ("\"\n\n", "\n--")];
     let mut lines = LINES.iter();
     let (open, close) = lines.find(|(open, _)| run.after().starts_with(open))?;
@@ -67,7 +67,7 @@ fn form_part(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `value="x" name="password"`: the value stands before the name.
-fn field_before(run: Run<'_>) -> Option<Range<usize>> {
+fn field_before(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.behind(NEAR);
     let from = run.at - near.len() + near.rfind(['<', '{'])? + 1;
     let value = field_in(run.before(), from, run.at, run.word())?;
@@ -75,7 +75,7 @@ fn field_before(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// The value that the name in `name` (the value of the pair of `run`) announces.
-pub(super) fn announced(run: Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
+pub(super) fn announced(run: &Run<'_>, name: &Range<usize>) -> Option<Range<usize>> {
     let named = &run.text[name.clone()];
     let names = NAME_FIELDS.has(run.word()) && is_name(run, named);
     let value = names.then(|| value_field(run.text, name.end, named))?;
@@ -153,7 +153,7 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
 }
 
 /// `"Authorization", "x"` as elements; `first` in their array.
-fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
+fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     let close = skip(text, run.end, |c| is_quote(c) || c == '\\');
     let comma = skip(text, close, char::is_whitespace);
@@ -191,7 +191,7 @@ fn element(run: Run<'_>, first: bool) -> Option<Range<usize>> {
 
 /// Returns whether the run, before the element `next`, stands in a list of names: `"required":
 /// ["api_key", "city"]`.
-fn in_names(run: Run<'_>, next: &str) -> bool {
+fn in_names(run: &Run<'_>, next: &str) -> bool {
     let list = run.behind(NEAR).rsplit_once('[');
     let open = list.filter(|(_, items)| !items.contains(']'));
     let name = open.and_then(|(list, _)| list.trim_end().strip_suffix([':', '=']));
@@ -200,7 +200,7 @@ fn in_names(run: Run<'_>, next: &str) -> bool {
 
 /// Returns whether the list that the run is the first of are the arguments of a function that sets
 /// something.
-fn sets(run: Run<'_>) -> bool {
+fn sets(run: &Run<'_>) -> bool {
     const VERBS: &str = "set put add append insert header";
     let before = run.behind(64).trim_end_matches(is_padding);
     let head = before.strip_suffix('(').unwrap_or_default();

@@ -14,7 +14,7 @@ const VALUES: &str = "td dd span code b strong div p";
 /// Elements that end the one before them in a table or a list.
 const PARTS: &str = "td th tr thead tbody table dd dt dl li ul label div p";
 
-pub(super) fn find(run: Run<'_>) -> Option<Found> {
+pub(super) fn find(run: &Run<'_>) -> Option<Found> {
     let text = run.text;
     // `<th><b>Password</b></th>`
     let mut close = skip(text, run.end, |c| c == ':');
@@ -41,7 +41,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Found> {
 }
 
 /// The secrets below a run that stands in the head of a column.
-fn column(run: Run<'_>) -> Option<Found> {
+fn column(run: &Run<'_>) -> Option<Found> {
     let text = run.text;
     let near = run.behind(HEAD);
     let row = run.at - near.len() + tags(near, "tr").last()?;

@@ -15,7 +15,7 @@ use crate::keys::{self, Strength};
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty without a
 /// value; `None` if the text has another form.
 pub(super) fn lines_below(
-    run: Run<'_>,
+    run: &Run<'_>,
     start: usize,
     strength: Strength,
     mark: &Mark,
@@ -80,7 +80,7 @@ fn lines_while(text: &str, first: usize, belongs: impl Fn(&str) -> bool) -> Rang
 
 /// Finds the `data` and `stringData` of a Kubernetes Secret by the run of its `kind`, and keeps
 /// them in the scan. Returns whether it found any.
-pub(super) fn manifest(run: Run<'_>) -> bool {
+pub(super) fn manifest(run: &Run<'_>) -> bool {
     let text = run.text;
     let members: &[&'static str] = match run.word() {
         "Secret" => &["data:", "stringData:"],
@@ -159,19 +159,19 @@ fn tells_none(lines: &str, strong: bool) -> bool {
 }
 
 /// Returns whether the run is the first thing in its line, a list's dash aside.
-fn is_config_line(run: Run<'_>) -> bool {
+fn is_config_line(run: &Run<'_>) -> bool {
     let line = run.line_before(256);
     line.chars().all(|c| matches!(c, ' ' | '\t' | '-'))
 }
 
 /// Returns whether the run begins a line that is indented: of a file of settings.
-pub(super) fn is_indented(run: Run<'_>) -> bool {
+pub(super) fn is_indented(run: &Run<'_>) -> bool {
     is_config_line(run) && run.line_before(256).starts_with([' ', '\t'])
 }
 
 /// The value of a line in a file of settings: `password = correct horse`. In one line of prose only
 /// the first word is the value.
-pub(super) fn whole_line(run: Run<'_>, secret: Range<usize>) -> Range<usize> {
+pub(super) fn whole_line(run: &Run<'_>, secret: Range<usize>) -> Range<usize> {
     let alone = ["", "export ", "set "].contains(&run.line_before(256).trim_start());
     let rest = ahead(run.text, secret.end, 256);
     let tail = until(rest, "\n\r");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Run, bytes::*, look::*};
 
 /// The content of an element with a sensitive name.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     let (open, close) = match run.before() {
         before if is_open(before) => ("<", ">"),
@@ -44,7 +44,7 @@ fn is_open(before: &str) -> bool {
 }
 
 /// `<key>ApiKey</key><string>x</string>`: the key of a property list holds the name.
-fn property(run: Run<'_>, key: Range<usize>) -> Option<Range<usize>> {
+fn property(run: &Run<'_>, key: Range<usize>) -> Option<Range<usize>> {
     let (text, name) = (run.text, &run.text[key.clone()]);
     let close = "</key>";
     if text[key.end..].starts_with(close) && run.rules.announces(name) {

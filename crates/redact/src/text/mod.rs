@@ -212,7 +212,6 @@ impl Scan {
 }
 
 /// A run of characters that names, words and tokens are made of, and the text around it.
-#[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     rules: &'a Rules,
     scan: &'a Scan,
@@ -224,26 +223,26 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Returns whether the run may hold the name of a secret.
-    fn is_named(self) -> bool {
+    fn is_named(&self) -> bool {
         self.signs & NAMED != 0
     }
 
     /// The secret that begins in the run, or is announced by it and stands near it. One that stands
     /// far is kept in the scan. A detector's empty one is a decision that there is none.
-    fn secret(self) -> Option<Secret<'a>> {
+    fn secret(&self) -> Option<Secret<'a>> {
         if self.is_media() {
             return None;
         }
         let allows = |rule| self.rules.allows(rule);
-        let table = || allows(TABLE) && table::find(self);
-        if self.is_named() && (table() || allows(MANIFEST) && lines::manifest(self)) {
+        let table = || allows(TABLE) && table::find(&self);
+        if self.is_named() && (table() || allows(MANIFEST) && lines::manifest(&self)) {
             return None;
         }
         let mut rules = RUNS.iter().filter(|(_, signs, _)| signs & self.signs != 0);
         let found = rules.find_map(|((rule, ..), _, find)| {
             let place = match find {
-                Find::Run(find) => find(self),
-                Find::Tokens => return token::find(self),
+                Find::Run(find) => find(&self),
+                Find::Tokens => return token::find(&self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
             if place.start <= self.end + NEAR {
@@ -256,7 +255,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether the run is a picture or a sound in Base64.
-    fn is_media(self) -> bool {
+    fn is_media(&self) -> bool {
         // PNG, JPEG, GIF, and what RIFF holds: WebP, WAV.
         const BEGINNINGS: &[&str] = &["iVBORw0KGgo", "/9j/", "R0lGODdh", "R0lGODlh", "UklGR"];
         let has_one_of = |near: &str, parts: &[&str]| parts.iter().any(|part| near.contains(part));
@@ -270,60 +269,60 @@ impl<'a> Run<'a> {
         let member = || {
             let name = self.behind(32).trim_end_matches(['"', '\\', ':', ' ']);
             ends_with_one_of(name, DATA_FIELDS)
-                && (of_media(self.behind(128)) || of_media(self.ahead(96)))
+                && (of_media(&self.behind(128)) || of_media(&self.ahead(96)))
         };
         let data = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
         self.word().len() >= MEDIA
-            && (prefix_of(self.word(), BEGINNINGS).is_some() || url() || member())
+            && (prefix_of(&self.word(), BEGINNINGS).is_some() || url() || member())
             && self.word().bytes().all(data)
     }
 
-    fn word(self) -> &'a str {
+    fn word(&self) -> &'a str {
         &self.text[self.at..self.end]
     }
 
-    fn after(self) -> &'a str {
+    fn after(&self) -> &'a str {
         &self.text[self.end..]
     }
 
-    fn before(self) -> &'a str {
+    fn before(&self) -> &'a str {
         &self.text[..self.at]
     }
 
     /// The text after the run, `len` bytes of it at most.
-    fn ahead(self, len: usize) -> &'a str {
-        bytes::ahead(self.text, self.end, len)
+    fn ahead(&self, len: usize) -> &'a str {
+        bytes::ahead(&self.text, self.end, len)
     }
 
     /// The text before the run, `len` bytes of it at most.
-    fn behind(self, len: usize) -> &'a str {
-        bytes::behind(self.text, self.at, len)
+    fn behind(&self, len: usize) -> &'a str {
+        bytes::behind(&self.text, self.at, len)
     }
 
     /// The line up to the run, `len` bytes of it at most.
-    fn line_before(self, len: usize) -> &'a str {
-        bytes::last_line(self.behind(len))
+    fn line_before(&self, len: usize) -> &'a str {
+        bytes::last_line(&self.behind(len))
     }
 
     /// Returns whether `name` announces a secret in prose, too.
-    fn is_strong(self, name: &str) -> bool {
+    fn is_strong(&self, name: &str) -> bool {
         self.rules.strength(name) == Strength::Strong
     }
 
     /// Returns whether `name` is never that of something else than a secret.
-    fn is_sure(self, name: &str) -> bool {
+    fn is_sure(&self, name: &str) -> bool {
         keys::is_sure(name) || self.rules.announces(name) && !BUILT_IN.announces(name)
     }
 
     /// The command that the run is an argument of.
-    fn command(self) -> Option<&'static Command> {
+    fn command(&self) -> Option<&'static Command> {
         let (command, at) = self.scan.command.get()?;
         let near = self.at.checked_sub(at)? <= command::LINE;
         (near && !self.text[at..self.at].contains('\n')).then_some(command)
     }
 
     /// Returns whether the run is an argument of the command with these names.
-    fn is_argument_of(self, names: &str) -> bool {
+    fn is_argument_of(&self, names: &str) -> bool {
         self.command().is_some_and(|command| command.names == names)
     }
 }

@@ -130,7 +130,7 @@ impl Mark {
 }
 
 /// The name in a run: the text behind its last slash, unescaped.
-pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
+pub(super) fn name<'a>(run: &Run<'a>, mark: &Mark) -> Cow<'a, str> {
     let word = run.word();
     let before = run.before();
     let letter = mark.quoted && before.ends_with('\\') && word.starts_with('u');
@@ -145,7 +145,7 @@ pub(super) fn name<'a>(run: Run<'a>, mark: &Mark) -> Cow<'a, str> {
 
 /// `pass\u0077ord`, `pass&#119;ord`, read from the quote or blank before it. The escapes may be
 /// escaped.
-fn unescaped(run: Run<'_>) -> String {
+fn unescaped(run: &Run<'_>) -> String {
     let near = behind(run.text, run.end, 256);
     let name = after_last(near, |c| matches!(c, '"' | '\'' | ' ' | '{' | ','));
     let once = |name: String, _| escapes::unescaped(&name, Escapes::All).0;
@@ -159,13 +159,13 @@ pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
 }
 
 /// The word before a run and one blank; empty if there is more between them.
-fn word_before(run: Run<'_>, len: usize) -> &str {
+fn word_before<'a>(run: &Run<'a>, len: usize) -> &'a str {
     let head = run.behind(len).strip_suffix(' ');
     after_last(head.unwrap_or_default(), |c| !c.is_alphanumeric())
 }
 
 /// Returns whether a type gets this name: `type AuthToken = string`, `type AuthToken=string`.
-pub(super) fn is_type(run: Run<'_>) -> bool {
+pub(super) fn is_type(run: &Run<'_>) -> bool {
     let declares = ["type", "typedef", "interface", "enum", "class", "struct"];
     let named = run.ahead(24).strip_prefix('=');
     declares.contains(&word_before(run, 16))
@@ -179,7 +179,7 @@ pub(super) fn is_kind(word: &str) -> bool {
 }
 
 /// Returns whether the run is a part of the name of something in AWS: `arn:aws:kms:eu:1:key/x`.
-pub(super) fn is_resource(run: Run<'_>) -> bool {
+pub(super) fn is_resource(run: &Run<'_>) -> bool {
     let before = run.behind(128);
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
     before.ends_with(':') && after_last(before, parts).starts_with("arn:") || before.ends_with("::")
@@ -192,7 +192,7 @@ pub(super) fn holds_password(name: &str) -> bool {
 }
 
 /// `api key: x`, `access token: x`.
-pub(super) fn follows_kind(run: Run<'_>) -> bool {
+pub(super) fn follows_kind(run: &Run<'_>) -> bool {
     const KINDS: &str = "api access secret private auth session refresh client master encryption \
         signing bot license unseal recovery root";
     is_one_of(word_before(run, 24), KINDS)
@@ -206,7 +206,7 @@ pub(super) fn is_weak_word(name: &str) -> bool {
 }
 
 /// `?key=x`, `&key=x`, `--key=x`.
-pub(super) fn in_query(run: Run<'_>) -> bool {
+pub(super) fn in_query(run: &Run<'_>) -> bool {
     let before = run.before();
     before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
 }
@@ -217,7 +217,7 @@ pub(super) fn is_header(name: &str) -> bool {
 }
 
 /// Returns whether `name` is a whole string that announces a value.
-pub(super) fn is_name(run: Run<'_>, name: &str) -> bool {
+pub(super) fn is_name(run: &Run<'_>, name: &str) -> bool {
     let name = strip_ignore_case(name, "env:").unwrap_or(name);
     name.len() <= 64 && !name.contains(' ') && run.rules.announces(name)
 }

@@ -23,7 +23,7 @@ use crate::{
 
 /// A sensitive name, and the value beside it as far as it was glanced at.
 struct Pair<'a> {
-    run: Run<'a>,
+    run: &'a Run<'a>,
     name: Cow<'a, str>,
     /// The name announces a secret in prose, too.
     strong: bool,
@@ -34,7 +34,7 @@ struct Pair<'a> {
     bare: bool,
 }
 
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let text = run.text;
     if let Some(secret) = fallback(run) {
         return Some(secret);
@@ -94,7 +94,7 @@ pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// Returns whether a name in front of a mark announces no value of its own.
-fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
+fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
     // `:param token: The token`
     let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
     let documented = ends_with_one_of(before, ":param :type @param \\param");
@@ -119,7 +119,7 @@ fn names_no_value(run: Run<'_>, name: &str, mark: &Mark) -> bool {
 }
 
 /// Returns whether a macro takes an argument with this name: `$secret:expr`.
-fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
+fn is_fragment(run: &Run<'_>, mark: &Mark) -> bool {
     const KINDS: &str = "block expr ident item lifetime literal meta pat path stmt tt ty vis";
     let kind = || until(ahead(run.text, mark.end, 16), ",) \t\r\n");
     run.before().ends_with('$') && mark.colon && is_one_of(kind(), KINDS)
@@ -127,7 +127,7 @@ fn is_fragment(run: Run<'_>, mark: &Mark) -> bool {
 
 /// Returns whether the name is in the URL of a badge, where the token is public: 10 letters and
 /// digits.
-fn is_badge(run: Run<'_>, start: usize) -> bool {
+fn is_badge(run: &Run<'_>, start: usize) -> bool {
     let url = after_last(run.behind(128), |c| " \t\n\"'()<>".contains(c));
     // A longer one may begin elsewhere.
     let whole = url.len() < 128 && url.starts_with("https://codecov.io/");
@@ -136,7 +136,7 @@ fn is_badge(run: Run<'_>, start: usize) -> bool {
 }
 
 /// Returns whether a header's name is that of a variable, and its value a part of code.
-fn is_header_in_code(run: Run<'_>, start: usize, mark: &Mark) -> bool {
+fn is_header_in_code(run: &Run<'_>, start: usize, mark: &Mark) -> bool {
     let seen = value::glance(value::extent, run.text, start);
     let (shown, rest) = (&run.text[seen.clone()], &run.text[seen.end..]);
     match shape::of(shown) {
@@ -164,7 +164,7 @@ fn is_feature(name: &str, value: &str) -> bool {
 }
 
 /// Where the value of a name begins that is one of several: `user, password = "ada", "x"`.
-fn assigned(run: Run<'_>, start: usize) -> usize {
+fn assigned(run: &Run<'_>, start: usize) -> usize {
     let line = run.line_before(128).trim_start();
     let names = line.rsplit(": ").next().unwrap_or(line);
     if !names.ends_with(", ") || !is_made_of(names, "_, ") || !run.after().starts_with(" = ") {
@@ -180,7 +180,7 @@ fn assigned(run: Run<'_>, start: usize) -> usize {
 
 /// The word of a shell or of a file of settings in which brackets or quotes stand among letters:
 /// `DB_PASSWORD=Ab3(xY7)Qz9`.
-fn shell_word(run: Run<'_>, name: &str) -> Option<Range<usize>> {
+fn shell_word(run: &Run<'_>, name: &str) -> Option<Range<usize>> {
     let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
     let near = run.ahead(GLANCE).strip_prefix('=')?;
     let word = near.split(char::is_whitespace).next()?;
@@ -401,7 +401,7 @@ impl Pair<'_> {
 
 /// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
 /// 'token':`, `-> "Token":`.
-fn is_operand(run: Run<'_>) -> bool {
+fn is_operand(run: &Run<'_>) -> bool {
     let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
     ["== ", "!= ", "-> ", " in ", "case "]
         .iter()
@@ -409,7 +409,7 @@ fn is_operand(run: Run<'_>) -> bool {
 }
 
 /// Returns whether the run is `pass` beside the name of a user, a host or a service.
-fn is_login(run: Run<'_>) -> bool {
+fn is_login(run: &Run<'_>) -> bool {
     const BESIDE: &str = "user username login email host hostname server port smtp imap mail db database mysql \
         postgres redis ftp sftp proxy";
     let pass = ends_with_one_of(run.word(), "pass") && !ends_with_one_of(run.word(), "bypass");
@@ -455,7 +455,7 @@ fn inside(value: &str) -> &str {
 }
 
 /// `--password x`, `-token x`.
-pub(super) fn flag(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
     let name = word.trim_start_matches('-');
     let escaped = run.after().starts_with('\\');

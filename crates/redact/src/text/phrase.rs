@@ -14,7 +14,7 @@ const LONGEST: usize = 24 * 9;
 const PROSE: &str = "the and with for are was not must can has from our their its which but";
 
 /// The phrase behind a name for it.
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     const NAMES: &str = "phrase mnemonic seed_words seedwords seed";
     if run.word().len() < 4 || !ends_with_one_of(run.word(), NAMES) {
         return None;

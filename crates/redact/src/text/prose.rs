@@ -54,7 +54,7 @@ impl Noun {
     }
 }
 
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word == "input_value" {
         return rejected(run);
@@ -88,7 +88,7 @@ fn is_possessive(after: &str) -> bool {
 
 /// The word that follows the name, or the words that link it with the name: `password for ada is
 /// now x`.
-fn sentence(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
+fn sentence(run: &Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let password = noun == Noun::Password;
     let (mut at, mut linked) = (run.end, false);
@@ -131,7 +131,7 @@ fn word_end(text: &str, at: usize, len: usize) -> usize {
 
 /// The secret that begins with the bare word `first`, if it looks like one. `linked` says that a
 /// sentence leads to it: `is`, `was set to`.
-fn said(run: Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<Range<usize>> {
+fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<Range<usize>> {
     let (text, at) = (run.text, first.start);
     let quote = Quote::at(text, at);
     // `getpass("Password: ")`: the quote behind the name closes a string, and no other one begins.
@@ -206,7 +206,7 @@ fn changed_to(text: &str, old: Range<usize>) -> Range<usize> {
 
 /// Finds the word that an arrow or a colon points at, behind some words or in the next line:
 /// `the key for prod -> x`.
-fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
+fn pointed_at(run: &Run<'_>, noun: Noun) -> Option<Range<usize>> {
     let text = run.text;
     let line = until(run.ahead(96), "\n");
     let after = |arrow: &str| Some(line.find(arrow)? + arrow.len());
@@ -226,7 +226,7 @@ fn pointed_at(run: Run<'_>, noun: Noun) -> Option<Range<usize>> {
 }
 
 /// `[token] x`, `token|x|`, `column password - [x]`: as logs set a value apart from its name.
-fn labelled(run: Run<'_>) -> Option<Range<usize>> {
+fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
     // `#[pin] field: T` has an attribute.
     let opened = mark != "] " || run.before().ends_with('[') && !run.before().ends_with("#[");
@@ -239,7 +239,7 @@ fn labelled(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `verification code is 730 418`, `Recovery codes: a, b`, `Seed phrase: ...`, `1234 is your login
 /// code`.
-fn codes(run: Run<'_>) -> Option<Range<usize>> {
+fn codes(run: &Run<'_>) -> Option<Range<usize>> {
     const KINDS: &str = "verification security one-time login access confirmation authentication recovery backup 2fa \
         sms seed secret scratch pass";
     let (text, before) = (run.text, run.behind(96));
@@ -292,7 +292,7 @@ fn is_dated(word: &str) -> bool {
 }
 
 /// `machine h login u password p`
-fn netrc(run: Run<'_>) -> Option<Range<usize>> {
+fn netrc(run: &Run<'_>) -> Option<Range<usize>> {
     let before = run.behind(256);
     let head = &before[..before.rfind("login ")?];
     let machine = head.contains("machine ") || head.trim_end().ends_with("default");
@@ -304,7 +304,7 @@ fn netrc(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `api_key: too short (input_value='x', input_type=str)`: what was refused, beside the name of its
 /// field in this line or the one before.
-fn rejected(run: Run<'_>) -> Option<Range<usize>> {
+fn rejected(run: &Run<'_>) -> Option<Range<usize>> {
     let start = run.end + prefix_of(run.after(), &["="])?.len();
     let near = run.behind(256);
     let lines = near.rmatch_indices('\n').nth(1).map_or(0, |(i, _)| i + 1);
@@ -314,7 +314,7 @@ fn rejected(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `host:5432:db:user:password`, `*:*:*:user:password`, alone in its line.
-fn pgpass(run: Run<'_>) -> Option<Range<usize>> {
+fn pgpass(run: &Run<'_>) -> Option<Range<usize>> {
     if !run.after().starts_with(':') {
         return None;
     }

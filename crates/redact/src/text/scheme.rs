@@ -16,7 +16,7 @@ use super::{
 pub(super) const CAREFUL: &str =
     "basic digest negotiate apikey ssws dpop ntlm splunk genie-key api-key";
 
-pub(super) fn find(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     // All are of 4 to 9 letters.
     if !(4..=9).contains(&name.len()) {
@@ -74,7 +74,7 @@ fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
 
 /// The value of a header: to the end of its line and of those folded under it, or to the quote that
 /// was opened before the header.
-pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
+pub(super) fn header(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
     let text = run.text;
     // The beginning decides: a value to be left alone is not read to its end.
     let near = &text[..floor(text, start + GLANCE)];
@@ -94,7 +94,7 @@ pub(super) fn header(run: Run<'_>, start: usize) -> Option<Range<usize>> {
 }
 
 /// Where the value of a header ends that begins at `start`.
-fn value_end(run: Run<'_>, text: &str, start: usize) -> usize {
+fn value_end(run: &Run<'_>, text: &str, start: usize) -> usize {
     if text[start..].starts_with('[') {
         // As Go prints its headers: `map[Cookie:[a=b; c=d] Host:[h]]`.
         return bracket_end(text, start);

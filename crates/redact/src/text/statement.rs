@@ -17,7 +17,7 @@ use super::{
 /// How far the value may stand from the word that announces it.
 const NEAR: usize = 192;
 
-pub(super) fn sql(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn sql(run: &Run<'_>) -> Option<Range<usize>> {
     match run.word() {
         word if word.eq_ignore_ascii_case("identified") => identified(run),
         word if word.eq_ignore_ascii_case("password") => password(run),
@@ -26,7 +26,7 @@ pub(super) fn sql(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `IDENTIFIED BY 'x'`, `IDENTIFIED WITH method BY 'x'`, `identified by tiger`.
-fn identified(run: Run<'_>) -> Option<Range<usize>> {
+fn identified(run: &Run<'_>) -> Option<Range<usize>> {
     let line = until(run.ahead(NEAR), ";\n");
     let mut at = run.end;
     for part in line.split_inclusive(' ') {
@@ -49,7 +49,7 @@ fn is_set(value: &str) -> bool {
 }
 
 /// Returns whether the word stands in a statement, and not in prose.
-fn is_statement(run: Run<'_>) -> bool {
+fn is_statement(run: &Run<'_>) -> bool {
     let before = run.behind(NEAR).to_ascii_lowercase();
     let subjects = ["user ", "grant ", "role "];
     run.word().bytes().all(|b| b.is_ascii_uppercase())
@@ -57,7 +57,7 @@ fn is_statement(run: Run<'_>) -> bool {
 }
 
 /// `PASSWORD 'x'`, `PASSWORD('x')`, `PASSWORD FOR 'ada'@'%' = 'x'`.
-fn password(run: Run<'_>) -> Option<Range<usize>> {
+fn password(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let set = || run.behind(24).trim_end().to_ascii_lowercase();
     let start = if strip_ignore_case(near, " for ").is_some() && set().ends_with("set") {
@@ -74,7 +74,7 @@ fn password(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, and the value of a line of
 /// cookies.txt.
-pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     let after = run.after();
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
         return cookie(run);
@@ -96,7 +96,7 @@ pub(super) fn directive(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.
-fn cookie(run: Run<'_>) -> Option<Range<usize>> {
+fn cookie(run: &Run<'_>) -> Option<Range<usize>> {
     let line = until(run.ahead(NEAR), "\r\n");
     let fields: Vec<_> = line.splitn(7, '\t').collect();
     let [_, _, _, "TRUE" | "FALSE", expires, _, value] = fields[..] else {
@@ -106,7 +106,7 @@ fn cookie(run: Run<'_>) -> Option<Range<usize>> {
     is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
-pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn powershell(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word.eq_ignore_ascii_case("ConvertTo-SecureString") {
         return argument(run).or_else(|| piped(run));
@@ -119,7 +119,7 @@ pub(super) fn powershell(run: Run<'_>) -> Option<Range<usize>> {
 
 /// The first string behind the command and its flags, or the word behind `-String`, whichever is
 /// first; the string of another parameter is not.
-fn argument(run: Run<'_>) -> Option<Range<usize>> {
+fn argument(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let flag = until(near, "\n|;").to_ascii_lowercase().find("-string ");
     let first = near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c));
@@ -139,7 +139,7 @@ fn argument(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// The string before the command: `'x' | `.
-fn piped(run: Run<'_>) -> Option<Range<usize>> {
+fn piped(run: &Run<'_>) -> Option<Range<usize>> {
     let head = run.before().trim_end().strip_suffix('|')?.trim_end();
     let quote = Quote::before(head, head.len())?;
     let end = head.len() - quote.len();
@@ -150,7 +150,7 @@ fn piped(run: Run<'_>) -> Option<Range<usize>> {
 
 /// `Set-Item Env:TOKEN -Value x`, `--name db_password --value x`: the value of a name in the same
 /// line.
-fn named_value(run: Run<'_>) -> Option<Range<usize>> {
+fn named_value(run: &Run<'_>) -> Option<Range<usize>> {
     let line = run.line_before(NEAR);
     let mut words = line.split(|c: char| c.is_whitespace() || "\"'=:/".contains(c));
     let named = words.any(|word| word.len() > 3 && run.rules.announces(word));

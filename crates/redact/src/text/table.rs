@@ -22,7 +22,7 @@ pub(super) type Found = (Vec<Range<usize>>, usize);
 
 /// Finds the table that has the run in its head, and keeps its secrets in the scan. Returns whether
 /// it found any.
-pub(super) fn find(run: Run<'_>) -> bool {
+pub(super) fn find(run: &Run<'_>) -> bool {
     if run.at < run.scan.tabled.get() {
         return false;
     }
@@ -69,7 +69,7 @@ pub(super) struct Columns<'t>(Vec<Column<'t>>);
 
 impl<'t> Columns<'t> {
     /// Returns the columns among `heads` that name secrets.
-    pub(super) fn of(run: Run<'t>, heads: &[Range<usize>]) -> Self {
+    pub(super) fn of(run: &Run<'t>, heads: &[Range<usize>]) -> Self {
         let heads = heads.iter().map(|head| &run.text[head.clone()]);
         let columns = heads.enumerate().filter_map(|(index, head)| {
             let strength = run.rules.strength(head);
@@ -134,7 +134,7 @@ struct Head<'t> {
 }
 
 /// Lines of cells: the head, and rows of as many cells.
-fn lines(run: Run<'_>) -> Option<Found> {
+fn lines(run: &Run<'_>) -> Option<Found> {
     let head = Head::of(run)?;
     let (mut found, mut at) = (Vec::new(), head.place.end);
     while let Some((cells, next)) = row(run.text, at, head.sign) {
@@ -151,7 +151,7 @@ fn lines(run: Run<'_>) -> Option<Found> {
 
 impl<'t> Head<'t> {
     /// Returns the head in the line of the run.
-    fn of(run: Run<'t>) -> Option<Self> {
+    fn of(run: &Run<'t>) -> Option<Self> {
         let text = run.text;
         let after = run.after().trim_start_matches(['"', '`', '*']);
         let next = after.trim_start_matches(' ');
@@ -330,7 +330,7 @@ fn inside(text: &str, cell: &Range<usize>) -> Range<usize> {
 
 /// A list of names, and lists of as many values: `(login, password) VALUES ('a', 'b'), ('c', 'd')`,
 /// `columns=["login", "password"] rows=[["a", "b"]]`.
-fn tuples(run: Run<'_>) -> Option<Found> {
+fn tuples(run: &Run<'_>) -> Option<Found> {
     let text = run.text;
     let quotes = |c: char| "`\"'\\ \n".contains(c);
     let after = run.after().trim_start_matches(quotes);
@@ -386,7 +386,7 @@ fn tuples(run: Run<'_>) -> Option<Found> {
 
 /// The names in the list that the run stands in, `after` which its next mark comes, and where the
 /// list ends.
-fn names(run: Run<'_>, after: &str) -> Option<Found> {
+fn names(run: &Run<'_>, after: &str) -> Option<Found> {
     if !after.starts_with([',', ')', ']']) {
         return None;
     }

@@ -14,7 +14,7 @@ use super::{
 /// Tokens are longer than this.
 const MIN: usize = 12;
 
-pub(super) fn find(run: Run<'_>) -> Option<Secret<'_>> {
+pub(super) fn find<'a>(run: &Run<'a>) -> Option<Secret<'a>> {
     let word = run.word();
     if word.len() < MIN && run.rules.rows().is_empty() {
         return None;
@@ -51,7 +51,7 @@ const FORMS: &[Form] = &[
 ];
 
 /// The rule and the length of the token that begins `at` bytes behind the beginning of a run.
-fn length(run: Run<'_>, at: usize) -> Option<(&str, usize)> {
+fn length<'a>(run: &Run<'a>, at: usize) -> Option<(&'a str, usize)> {
     let (before, rest) = (&run.text[..run.at + at], &run.word()[at..]);
     let mut own = run.rules.rows().iter();
     let own = own.find(|row| {
@@ -175,7 +175,7 @@ fn is_bitcoin(rest: &str) -> bool {
 
 /// Bare keys without a prefix, but with marks in them: pairs of hashes, hashes of passwords,
 /// Braintree's, the codes that a server of OAuth gives.
-pub(super) fn composed(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn composed(run: &Run<'_>) -> Option<Range<usize>> {
     const LDAP_HASHES: &str = "sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512";
     const HASHES: &str = "1 2 2a 2b 2x 2y 5 6 7 y gy apr1 argon2i argon2d argon2id scrypt pbkdf2-sha256 pbkdf2-sha512 \
         bcrypt-sha256";
@@ -224,7 +224,7 @@ fn is_hash(word: &str) -> bool {
 }
 
 /// The secret key that stands beside the id of an AWS key: 40 characters without a name.
-pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn beside_id(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     let fits =
         word.len() == 40 && is_made_of(word, "/+") && has_both_cases(word) && has_digit(word);
@@ -234,7 +234,7 @@ pub(super) fn beside_id(run: Run<'_>) -> Option<Range<usize>> {
 
 /// Keys with a mark at their end or inside: MaxMind's `_mmk`, Mailchimp's `-us12`, Terraform's
 /// `.atlasv1.`.
-fn marked(run: Run<'_>) -> Option<Secret<'static>> {
+fn marked(run: &Run<'_>) -> Option<Secret<'static>> {
     let word = run.word().trim_end_matches(['.', '/']);
     if word.len() < 32 {
         return None;

@@ -8,7 +8,7 @@ use super::{Run, bytes::*, command::ORACLE, look::*, token::is_plain, value::bar
 const NEAR: usize = 512;
 
 /// `scheme://user:password@host`, `redis://:password@host`, `https://key@host`.
-pub(super) fn user_info(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn user_info(run: &Run<'_>) -> Option<Range<usize>> {
     const MARKS: &[&str] = &["://", ":\\/\\/", "%3A%2F%2F", "%3a%2f%2f"];
     let text = run.text;
     if run.after().starts_with('(') {
@@ -85,7 +85,7 @@ fn has_password(authority: &str) -> bool {
 }
 
 /// `user:password@host:port`, without a scheme.
-pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn bare_user_info(run: &Run<'_>) -> Option<Range<usize>> {
     const SCHEMES: &str = "sip sips mailto xmpp npm git ssh";
     if !run.after().starts_with(':') || run.before().ends_with(['/', ':', '@', '.']) {
         return None;
@@ -102,7 +102,7 @@ pub(super) fn bare_user_info(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `user:password@tcp(db:3306)/x`, as Go's drivers write it: the network follows the password.
-fn data_source(run: Run<'_>) -> Option<Range<usize>> {
+fn data_source(run: &Run<'_>) -> Option<Range<usize>> {
     let head = run.before().strip_suffix('@')?;
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
     let user = after_last(behind(head, head.len(), 256), parts);
@@ -121,7 +121,7 @@ const WEBHOOKS: &[&str] = &[
 ];
 
 /// The secret part of a webhook's address.
-pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
+pub(super) fn webhook(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     let others = [telegram, oracle, path_segment];
     if let Some(found) = others.iter().find_map(|find| find(run)) {
@@ -140,7 +140,7 @@ pub(super) fn webhook(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `https://h/trigger/x/with/key/<secret>`: the word before the last slash says what follows.
-fn path_segment(run: Run<'_>) -> Option<Range<usize>> {
+fn path_segment(run: &Run<'_>) -> Option<Range<usize>> {
     static NAMES: Words = Words::of(
         "key apikey api_key api-key token access_token secret hook hooks webhook webhooks reset magic \
         invite ical reset-password password-reset verify confirm unsubscribe",
@@ -175,7 +175,7 @@ fn is_random_segment(part: &str) -> bool {
 }
 
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
-fn oracle(run: Run<'_>) -> Option<Range<usize>> {
+fn oracle(run: &Run<'_>) -> Option<Range<usize>> {
     let (user, _) = run.word().split_once('/')?;
     let driver = ends_with_one_of(run.before(), "thin: oci: oci8:")
         || prefix_of(run.after(), &["@//", "@(DESCRIPTION"]).is_some()
@@ -184,7 +184,7 @@ fn oracle(run: Run<'_>) -> Option<Range<usize>> {
 }
 
 /// `123456789:AAF...`, with `bot` before it in URLs.
-fn telegram(run: Run<'_>) -> Option<Range<usize>> {
+fn telegram(run: &Run<'_>) -> Option<Range<usize>> {
     if !run.after().starts_with(":AA") {
         return None;
     }
