@@ -79,7 +79,8 @@ impl Breaker {
             self.emit(transition, info);
         }
         if let Some(own) = own {
-            passes.own = own.with(|kept| kept.admit(may_probe))?.0;
+            let admitted = own.with(|kept| kept.admit(may_probe));
+            passes.own = admitted.map_err(Refused::by_principal)?.0;
         }
         permit.passes = None;
         Ok(passes)
@@ -112,37 +113,39 @@ impl Breaker {
         if own != Some(Verdict::FAILURE) && cell.ignores(passes.pass, verdict) {
             return false;
         }
-        let (transition, opens, is_current, asked) = self.circuit().with(|kept| {
-            let asked = kept.asks_principals();
+        let Circuit { shared, .. } = self.circuit();
+        let (transition, opens, own, epoch) = self.circuit().with(|kept| {
+            let is_current = passes.pass.generation == kept.machine.generation;
+            let own = own.filter(|_| is_current);
             if own == Some(Verdict::FAILURE) {
+                if kept.asks().is_none() {
+                    kept.epoch = shared.epochs.fetch_add(1, Relaxed);
+                }
                 kept.was_weak(None);
             }
             let machine = &mut kept.machine;
             if let Some(delay) = report.delay {
                 machine.announced(delay.min(MAX_ANNOUNCED));
             }
-            let is_current = passes.pass.generation == machine.generation;
             let transition = machine.record(passes.pass, verdict, report.outage);
             let opens = transition.is_some() && machine.state == BreakerState::Open;
-            (transition, opens, is_current, asked)
+            (transition, opens, own, kept.asks())
         });
         if let Some(transition) = transition {
             self.emit(transition, call);
         }
-        if let Some(call) = call {
-            self.end_own(call, passes.own, own.filter(|_| is_current), asked);
+        if let (Some(call), Some(epoch)) = (call, epoch) {
+            self.end_own(call, passes.own, own, epoch);
         }
         opens
     }
 
-    /// Takes the end of a call for its principal alone. `asked`: calls have asked for the circuits
-    /// of principals.
-    fn end_own(&self, call: &CallInfo, pass: Pass, verdict: Option<Verdict>, asked: bool) {
+    /// Takes the end of a call for its principal alone, in an epoch in which calls ask for it.
+    fn end_own(&self, call: &CallInfo, pass: Pass, verdict: Option<Verdict>, epoch: u64) {
         let circuit = self.circuit();
         let own = match verdict {
-            Some(Verdict::FAILURE) => circuit.make_own(call, self.hash(), !asked),
-            _ if asked => circuit.own(Some(call)),
-            _ => None,
+            Some(Verdict::FAILURE) => circuit.make_own(call, self.hash(), epoch),
+            _ => circuit.own(Some(call)),
         };
         let record = |own: Own<'_>| own.with(|kept| kept.machine.record(pass, verdict, None));
         let Some(transition) = own.and_then(record) else {

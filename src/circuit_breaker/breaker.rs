@@ -117,8 +117,8 @@ impl Breaker {
     /// Returns its own of all refused principals, if calls ask for them.
     fn own_of<'a>(&self, refused: &'a Refusals) -> &'a [PrincipalRefused] {
         let Circuit { cell, shared, .. } = self.circuit();
-        let asks = cell.asks_principals(|| shared.now());
-        let own = refused.get(&self.hash()).filter(|_| asks);
+        let epoch = cell.asks(|| shared.now());
+        let own = epoch.and_then(|epoch| refused.get(&(self.hash(), epoch)));
         own.map_or(&[], Vec::as_slice)
     }
 

@@ -58,6 +58,9 @@ pub(super) struct Kept {
     pub(super) machine: Machine,
     /// Until then, calls ask for the circuits of their principals.
     asks_until: Duration,
+    /// Of a breaker: which circuits of principals are in force. Of such a circuit: for which it was
+    /// made. Another number is of before a reset, or of before calls began to ask.
+    pub(super) epoch: u64,
     /// Until then, the breaker is kept for a principal that may be refused.
     refuses_until: Duration,
     /// Wakes the calls that wait for the result of a probe.
@@ -71,6 +74,7 @@ impl Kept {
         Self {
             machine: Machine::new(state, rules),
             asks_until: Duration::ZERO,
+            epoch: 0,
             refuses_until: Duration::ZERO,
             verdicts: None,
             used: Duration::ZERO,
@@ -81,13 +85,13 @@ impl Kept {
     fn word(&self) -> u64 {
         let admits = u64::from(self.machine.admits()) * ADMITS;
         let quiet = u64::from(self.machine.ignores_successes()) * QUIET;
-        let flags = [admits | quiet, ASKS][usize::from(self.asks_principals())];
+        let flags = [admits | quiet, ASKS][usize::from(self.asks().is_some())];
         u64::from(self.machine.generation) << 32 | flags
     }
 
-    /// Returns whether calls ask for the circuits of their principals.
-    pub(super) fn asks_principals(&self) -> bool {
-        self.machine.now < self.asks_until
+    /// Returns the epoch of the circuits of principals that calls ask for, while they ask.
+    pub(super) fn asks(&self) -> Option<u64> {
+        (self.machine.now < self.asks_until).then_some(self.epoch)
     }
 
     /// A weak failure has counted for its principal alone. `open_for`: it has opened the circuit of
@@ -123,11 +127,18 @@ impl Kept {
         Some((verdicts.notified_owned(), rest))
     }
 
-    /// Begins anew.
-    pub(super) fn forget(&mut self, rules: &Arc<Rules>) {
-        let now = self.machine.now;
-        *self = Self::new(BreakerState::Closed, rules);
-        self.machine.at(now);
+    /// Begins anew, unless it is of this epoch already.
+    pub(super) fn begin(&mut self, epoch: u64, rules: &Arc<Rules>) {
+        if self.epoch != epoch {
+            let now = self.machine.now;
+            let verdicts = self.verdicts.take();
+            *self = Self {
+                epoch,
+                verdicts,
+                ..Self::new(BreakerState::Closed, rules)
+            };
+            self.machine.at(now).has_news = true;
+        }
     }
 
     /// Returns whether this breaker may be evicted.
@@ -159,10 +170,11 @@ impl Cell {
         (word & ADMITS != 0).then(|| Pass::of(generation(word)))
     }
 
-    /// Returns whether calls ask for the circuits of their principals. One load while they do not.
-    pub(super) fn asks_principals(&self, now: impl FnOnce() -> Duration) -> bool {
+    /// Returns the epoch of the circuits of principals that calls ask for. One load while they do
+    /// not ask.
+    pub(super) fn asks(&self, now: impl FnOnce() -> Duration) -> Option<u64> {
         let may_ask = self.word.load(Acquire) & ASKS != 0;
-        may_ask && self.peek(now(), |kept| kept.asks_principals()) == Some(true)
+        self.peek(may_ask.then(now)?, |kept| kept.asks())?
     }
 
     /// Returns whether this end of an admitted call changes nothing.

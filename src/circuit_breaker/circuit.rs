@@ -56,6 +56,8 @@ pub(super) struct Shared {
     pub(super) listener: Listener,
     /// The circuits of principals with weak failures, by the keys of breakers and principals.
     pub(super) principals: Registry<Principal>,
+    /// The next epoch of such circuits, from 1.
+    pub(super) epochs: AtomicU64,
     /// New breakers are disabled.
     pub(super) disabled: AtomicBool,
     /// Held while all breakers are forced.

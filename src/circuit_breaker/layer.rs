@@ -1,5 +1,8 @@
 use std::{
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -238,6 +241,7 @@ impl<C> CircuitBreakerBuilder<C> {
             settings: self.settings,
             listener: self.listener.clone(),
             principals: Registry::new(key, self.keys.max(), overflow, Listener::NONE),
+            epochs: AtomicU64::new(1),
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
             subscribers: OnceLock::new(),

@@ -80,3 +80,12 @@ pub(super) struct Refused {
     /// A probe is to decide.
     pub(super) is_half_open: bool,
 }
+
+impl Refused {
+    pub(super) fn by_principal(self) -> Self {
+        Self {
+            of_principal: true,
+            ..self
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! The circuits of principals: what the weak failures of one principal at one key lead to.
 //!
 //! They are kept by key and principal, beside the breakers. For an hour after a weak failure at a
-//! key, its calls ask for the circuit of their principal as well. Once they do not ask, a circuit
-//! misses successes, so it begins anew with the next weak failure.
+//! key, its calls ask for the circuit of their principal as well. While they do not ask, a circuit
+//! misses successes. A breaker therefore begins an epoch when its calls begin to ask, which is also
+//! the first weak failure after a reset. Circuits of an earlier epoch begin anew.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -47,8 +48,8 @@ pub struct PrincipalRefused {
     pub retry_after: Duration,
 }
 
-/// Refused principals, by the hash of the breaker's key.
-pub(super) type Refusals = HashMap<u64, Vec<PrincipalRefused>>;
+/// Refused principals, by the hash of the breaker's key and the epoch of their circuits.
+pub(super) type Refusals = HashMap<(u64, u64), Vec<PrincipalRefused>>;
 
 /// The circuit of one principal at one key.
 pub(super) struct Principal {
@@ -90,25 +91,27 @@ impl Own<'_> {
 
     /// Returns why it would refuse the call.
     pub(super) fn refuses(&self, may_probe: impl Fn() -> bool) -> Option<Refused> {
-        let refused = self.with(|kept| kept.machine.refuses(may_probe))?;
-        Some(Refused {
-            of_principal: true,
-            ..refused
-        })
+        let refused = self.with(|kept| kept.machine.refuses(may_probe));
+        refused.map(Refused::by_principal)
     }
 }
 
 impl Circuit {
     /// Returns the circuit of a call's principal, if it has one and calls ask for it.
     pub(super) fn own(&self, call: Option<&CallInfo>) -> Option<Own<'_>> {
-        let asks = self.cell.asks_principals(|| self.shared.now());
-        let entry = self.shared.principals.peek(call.filter(|_| asks)?)?;
-        Some(Own(entry, &self.shared))
+        let epoch = self.cell.asks(|| self.shared.now())?;
+        let own = Own(self.shared.principals.peek(call?)?, &self.shared);
+        let of = own
+            .0
+            .value()
+            .cell
+            .peek(self.shared.now(), |kept| kept.epoch);
+        (of == Some(epoch)).then_some(own)
     }
 
-    /// Returns the circuit of a call's principal, made if there is none. `None` if no place is
-    /// left. `is_first`: calls did not ask for it.
-    pub(super) fn make_own(&self, call: &CallInfo, key: u64, is_first: bool) -> Option<Own<'_>> {
+    /// Returns the circuit of a call's principal, made if there is none of this epoch. `None` if no
+    /// place is left.
+    pub(super) fn make_own(&self, call: &CallInfo, key: u64, epoch: u64) -> Option<Own<'_>> {
         let shared = &*self.shared;
         let make = || Principal {
             key,
@@ -119,9 +122,7 @@ impl Circuit {
         };
         let entry = shared.principals.entry(call, make);
         let own = (!entry.is_overflow()).then(|| Own(entry, shared))?;
-        if is_first {
-            own.with(|kept| kept.forget(shared.rules()));
-        }
+        own.with(|kept| kept.begin(epoch, shared.rules()));
         Some(own)
     }
 }
@@ -134,13 +135,15 @@ impl Shared {
             let Principal {
                 cell, key, name, ..
             } = entry.value();
-            let wait = cell.peek(self.now(), |kept| kept.machine.look().err());
-            if let Some(retry_after) = wait.flatten() {
+            let look = |kept: &mut Kept| Some((kept.epoch, kept.machine.look().err()?));
+            if let Some((epoch, retry_after)) = cell.peek(self.now(), look).flatten() {
                 let principal = name.clone().into();
-                all.entry(*key).or_default().push(PrincipalRefused {
-                    principal,
-                    retry_after,
-                });
+                all.entry((*key, epoch))
+                    .or_default()
+                    .push(PrincipalRefused {
+                        principal,
+                        retry_after,
+                    });
             }
         }
         all

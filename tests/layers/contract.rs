@@ -75,10 +75,10 @@ macro_rules! of_a_caller {
 /// The stack of settings, without a second attempt, which would hide what becomes of the first.
 #[cfg(feature = "settings")]
 macro_rules! stack {
-    (|$settings:ident| $change:expr) => {{
+    (|$settings:ident| $($change:expr)?) => {{
         let mut $settings = Settings::default();
         $settings.retry.attempts = 1;
-        $change;
+        $($change;)?
         $settings.stack().build().unwrap()
     }};
 }
@@ -170,7 +170,7 @@ contracts! {
     };
     metrics: Passes, Pass, Metrics::new().layer();
     #[cfg(feature = "settings")]
-    stack_of_settings: Eager, BecomeErrors, stack!(|settings| ());
+    stack_of_settings: Eager, BecomeErrors, stack!(|settings|);
     #[cfg(feature = "settings")]
     stack_of_settings_with_quota_and_concurrency_limit: Eager, BecomeErrors, stack!(|settings| {
         settings.quota.tokens = Some(60);

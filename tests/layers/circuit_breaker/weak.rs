@@ -251,6 +251,35 @@ async fn late_weak_failures_do_not_open_the_circuit_of_the_principal_again() {
     }
 }
 
+/// Trap 2: a reset lets a principal in for good. A call of before, or a failure of another
+/// principal, does not bring the refusals back.
+#[tokio::test(start_paused = true)]
+async fn a_weak_failure_after_a_reset_brings_no_refusal_back() {
+    let rig = default_rig();
+    let late = rig.starts(boom().after(secs(5)), of("alice"));
+    rig.shuts_out("alice").await;
+    rig.breaker().reset();
+    late.await.unwrap_err();
+    rig.ask_as("alice", ok()).await.unwrap();
+    rig.ask_as("bob", boom()).await.unwrap_err();
+    rig.ask_as("alice", ok()).await.unwrap();
+    assert!(rig.breaker().principals().is_empty());
+}
+
+/// Failures of a principal are forgotten with those of its key, although another principal fails
+/// before it does.
+#[tokio::test(start_paused = true)]
+async fn failures_of_before_an_hour_without_any_do_not_count() {
+    let rig = default_rig();
+    for _ in 0..4 {
+        rig.ask_as("alice", boom()).await.unwrap_err();
+    }
+    advance(secs(7200)).await;
+    rig.ask_as("bob", boom()).await.unwrap_err();
+    rig.ask_as("alice", boom()).await.unwrap_err();
+    rig.ask_as("alice", ok()).await.unwrap();
+}
+
 /// D11: the calls of a principal that is refused wait for the verdict of its own probe.
 #[tokio::test(start_paused = true)]
 async fn calls_may_wait_for_the_verdict_of_a_probe_of_their_principal() {
