@@ -238,16 +238,13 @@ impl McpReconnect {
 
     async fn run(self, call: ToolCall) -> Result<McpAnswer, ToolError> {
         let info = call.info();
-        // One limit for the whole call, so that it is always held.
         let mut limit = WaitLimit::of(&call);
-        let live = match self.usable() {
-            Some(live) => live,
-            None => {
-                let connected = self.wait(&mut limit).await;
-                limit.release();
-                connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?
-            }
+        let connected = match self.usable() {
+            Some(live) => Ok(live),
+            None => self.wait(&mut limit).await,
         };
+        limit.release();
+        let live = connected.map_err(|e| named(e, &info, Some(&self.shared.server)))?;
         let mut unanswered = Unanswered {
             leaf: &self,
             live: Some(&live),

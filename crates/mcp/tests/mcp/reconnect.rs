@@ -23,6 +23,7 @@ use tower::{ServiceBuilder, ServiceExt};
 use tower_toolcall::{
     BoxError, ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
     backoff::{Backoff, Jitter},
+    flow::CallExt as _,
     retry::{RetryLayer, RetryPolicy},
     timeout::TimeoutLayer,
     trace::TraceLayer,
@@ -470,6 +471,19 @@ async fn a_call_in_flight_fails_with_its_connection() {
     assert!(all.iter().all(|answer| answer.is_ok()));
     assert_eq!(lab.attempts(), [0, 50]);
     lab.settles_at(1).await;
+}
+
+/// D1: over a connection that is there already the server has the call, so a drop does not undo it.
+#[tokio::test(start_paused = true)]
+async fn a_call_over_a_connection_is_sent_for_observers() {
+    let lab = Lab::new(How::Works);
+    let leaf = lab.leaf();
+    for tool in ["echo", "echo", "hang"] {
+        let mut call = ToolCall::new(tool);
+        let seen = call.observe();
+        let _ = timeout(ms(100), run(&leaf, call)).await;
+        assert_eq!(seen.sent(None), 1, "{tool}");
+    }
 }
 
 /// It learns late that its connection is lost, when there is another one.
