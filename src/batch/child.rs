@@ -19,7 +19,7 @@ use tower::util::{MapRequest, Oneshot};
 use tower_layer::Layer;
 
 use crate::{
-    call::{CallInfo, ToolCall},
+    call::{CallExt, CallInfo, ToolCall},
     catch_panic::{CatchPanic, CatchPanicLayer, panicked},
     deadline::{Deadline, DeadlineLayer},
     error::{ErrorKind, Execution, ToolError},

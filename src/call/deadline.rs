@@ -75,13 +75,6 @@ impl ToolCall {
         self.withdraw(Claim::Drain);
     }
 
-    /// Notes that a reserve has been kept from the deadline, so that the next
-    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) keeps none. For executors that set the
-    /// deadlines of calls themselves.
-    pub(crate) fn set_reserved(&mut self) {
-        self.is_reserved = true;
-    }
-
     /// Returns whether the reserve is kept already. At most once per deadline: this call clears the
     /// flag.
     #[inline]

@@ -20,8 +20,8 @@ use crate::{
 /// | author of | uses |
 /// |---|---|
 /// | a tool, or code that calls tools | none of them |
-/// | a layer | claims, observations, attempts, deadlines, `limit` |
-/// | a bridge or a router | names, `tighten_remote`, `delivered` |
+/// | a layer | claims, observations, attempts, deadlines, listed values, `limit`, `on_behalf` |
+/// | a bridge or a router | names, `tighten_remote`, `set_reserved`, `delivered` |
 /// | a tool service that sends requests | `check_job`, `hide_secrets_of`, `copy_to_read` |
 ///
 /// Only [`ToolCall`] implements it.
@@ -62,11 +62,19 @@ pub trait CallExt: Sealed {
     /// [Cloning](ToolCall#impl-Clone-for-ToolCall) marks an observed call as copied; this does not.
     fn copy_to_read(&self) -> Self;
 
+    /// Makes it a call of its own: observers of the call that it was cloned from see nothing of it.
+    fn detach(&mut self);
+
     /// Moves the deadline to `at` unless it is earlier already: an outer deadline always wins.
     ///
     /// For deadlines that are set in this process. For those of a peer:
     /// [`tighten_remote`](Self::tighten_remote).
     fn tighten(&mut self, at: Instant);
+
+    /// Notes that a reserve has been kept from the deadline, so that the next
+    /// [`DeadlineLayer`](crate::deadline::DeadlineLayer) keeps none. For executors that set the
+    /// deadlines of calls themselves.
+    fn set_reserved(&mut self);
 
     /// Tightens the deadline to `at`, which came over a connection.
     ///
@@ -90,6 +98,14 @@ pub trait CallExt: Sealed {
     /// Notes that a layer ends the call after this time. Of several the shortest holds. Inner
     /// circuit breakers judge by it whether a call that is dropped has timed out.
     fn limit(&mut self, timeout: Duration);
+
+    /// Returns whether a table of tools has set the [replay safety](ToolCall::replay_safety). A
+    /// listed value applies only where neither the caller nor a setting decides.
+    fn is_replay_safety_listed(&self) -> bool;
+
+    /// Returns whether a table of tools has set the [timeout](ToolCall::timeout). A setting of a
+    /// layer takes precedence over a listed value.
+    fn is_timeout_listed(&self) -> bool;
 
     /// Puts the call under its tool's identity. Everything else stays, its [record](Self::observe)
     /// too.
@@ -195,11 +211,19 @@ impl CallExt for ToolCall {
         self.copy()
     }
 
+    fn detach(&mut self) {
+        self.recording = 0;
+    }
+
     #[inline]
     fn tighten(&mut self, at: Instant) {
         if self.deadline.is_none_or(|outer| at < outer) {
             self.set_deadline(at);
         }
+    }
+
+    fn set_reserved(&mut self) {
+        self.is_reserved = true;
     }
 
     fn tighten_remote(&mut self, at: Instant, trust: Trust) {
@@ -224,6 +248,14 @@ impl CallExt for ToolCall {
         // None is 0, which is not less.
         self.limit_ms = self.limit_ms.wrapping_sub(1).min(ms - 1) + 1;
         self.share_limit();
+    }
+
+    fn is_replay_safety_listed(&self) -> bool {
+        self.is_replay_listed
+    }
+
+    fn is_timeout_listed(&self) -> bool {
+        self.data.ident.is_timeout_listed
     }
 
     fn resolved(mut self, identity: &Identity) -> Self {

@@ -202,17 +202,6 @@ impl ToolCall {
         self.data.ident.names.separator()
     }
 
-    /// Returns whether a table of tools has set the [replay safety](Self::replay_safety). A
-    /// listed value applies only where neither the caller nor a setting decides.
-    pub(crate) fn is_replay_safety_listed(&self) -> bool {
-        self.is_replay_listed
-    }
-
-    /// Returns whether a table of tools has set the [timeout](Self::timeout).
-    pub(crate) fn is_timeout_listed(&self) -> bool {
-        self.data.ident.is_timeout_listed
-    }
-
     /// How `name` compares with the flat name of the tool.
     pub(crate) fn cmp_flat(&self, name: &str) -> Ordering {
         self.data.ident.names.cmp_flat(name)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Observation, ToolCall};
+use super::{CallExt, Observation, ToolCall};
 use crate::{
     answer::json_bytes,
     call::{Record, ReplaySafety},

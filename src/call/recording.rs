@@ -64,11 +64,6 @@ impl ToolCall {
         recording
     }
 
-    /// Makes it a call of its own: observers of the call that it was cloned from see nothing of it.
-    pub(crate) fn detach(&mut self) {
-        self.recording = 0;
-    }
-
     /// Writes to the record, if an observer has begun one.
     #[inline]
     pub fn record(&self, write: impl FnOnce(&Record)) {

@@ -114,7 +114,7 @@ impl Breaker {
         own
     }
 
-    /// Returns its own of all refused principals, if calls ask for them.
+    /// Returns those of the refused principals that are this breaker's and in force.
     fn own_of<'a>(&self, refused: &'a Refusals) -> &'a [PrincipalRefused] {
         let Circuit { cell, shared, .. } = self.circuit();
         let epoch = cell.asks(|| shared.now());

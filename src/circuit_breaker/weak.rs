@@ -61,7 +61,7 @@ pub(super) struct Principal {
 }
 
 impl Principal {
-    /// Makes the one of all that have no place, which is not used.
+    /// Makes the entry of all principals without a place, which is not used.
     pub(super) fn new(rules: &Arc<Rules>, origin: Instant) -> Self {
         Self {
             cell: Cell::new(BreakerState::Closed, rules),

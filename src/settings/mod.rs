@@ -190,16 +190,14 @@
 //!
 //! A [`ConfigError`](crate::ConfigError) names the variable if the setting came from one, else its
 //! key (`tools.import.timeout`, `tools."a.b".timeout`) and, if variables were set, the variable for
-//! that key. Each layer checks its own settings, a disabled layer too. These errors come in
-//! addition, with both numbers in the text:
+//! that key. Each layer checks its own settings, a disabled layer too. The stack also refuses these
+//! settings, with both numbers in the text. *Not set* says how a default gives way instead:
 //!
-//! A key is refused if it is as said here. If it was not set, its default changes instead:
-//!
-//! - `circuit_breaker.window_calls`: there, as well as `window`. Not set: without the `window` of a
-//!   preset.
-//! - `circuit_breaker.reported_failures`: true, and the `key` is `server`.
+//! - `circuit_breaker.window_calls`: set together with `window`. Not set: the `window` of a preset
+//!   does not apply.
+//! - `circuit_breaker.reported_failures`: true while the `key` is `server`.
 //! - `sequence.reserve`: not shorter than `sequence.budget`. Not set: a tenth of it.
-//! - `deadline.reserve`, `parallel.budget`: such that the reserve is not shorter than the budget:
+//! - `deadline.reserve`, `parallel.budget`: a reserve that is not shorter than the budget, because
 //!   every call of a batch would be skipped. Not set: the reserve is a tenth of the budget.
 //! - `retry.cap`: shorter than `retry.base`. Not set: as long.
 //! - `poll.cap`: shorter than `poll.interval`. Not set: as long.
@@ -209,17 +207,17 @@
 //!   shared cooldown is as long.
 //! - `retry.base`, `rate_limit.default_cooldown`: too long to end within a budget (of deadline,
 //!   sequence or batch), where calls wait. Not set: not waited for.
-//! - `token.client_secret`: there: a secret is in a file of its own, `token.client_secret_file`, or
+//! - `token.client_secret`: always. A secret is in a file of its own, `token.client_secret_file`, or
 //!   in `TOOLCALL_TOKEN_CLIENT_SECRET`.
 //! - `token.client_id`, `token.client_secret_file`: missing where there is a `token.endpoint` (the
 //!   second one unless `TOOLCALL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it
 //!   is refused).
-//! - `tools.*.audience`: there, and `token.endpoint` is not.
-//! - `tools.*.scopes`: there, and the tool has no `audience`.
-//! - `policy.ask`: there, and the stack has no `with_approver`.
+//! - `tools.*.audience`: set without `token.endpoint`.
+//! - `tools.*.scopes`: set for a tool without an `audience`.
+//! - `policy.ask`: set for a stack without `with_approver`.
 //! - a pattern of `policy.ask`, `policy.allow`: covered by an earlier pattern with another effect,
 //!   in the order `deny`, `ask`, `allow`.
-//! - `cache.tools`: names tools, and `cache.ttl` is missing.
+//! - `cache.tools`: set without `cache.ttl`.
 //! - a tool's name: empty.
 //! - any duration: longer than a year, a cooldown and `repeat_guard.window` than a day, or zero
 //!   where nothing would work.

@@ -4,7 +4,7 @@ use tower_layer::Layer;
 
 use super::timed::Timeout;
 use crate::{
-    call::ToolCall,
+    call::{CallExt, ToolCall},
     config::{ConfigError, refuse_if},
     event::{Listen, Listener},
     kit::per_tool::{PerTool, ToolNames},

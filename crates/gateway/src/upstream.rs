@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{self, BufRead as _, BufReader, PipeReader, Read as _},
+    io::{self, BufRead as _, BufReader, Read},
     path::PathBuf,
     process::Stdio,
     str::FromStr,
@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{process::Command, time::sleep};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
 use tower_toolcall::{ConfigError, event::shown_text, validate::Schemas};
 use tower_toolcall_mcp::McpServer;
 use tracing::info;
@@ -20,10 +23,13 @@ use tracing::info;
 /// answer, stopped or stuck, is ended and started again.
 pub(crate) const PING: Duration = Duration::from_secs(5);
 
-/// The longest line of a server's stderr, in bytes. The rest is a line of its own.
+/// The longest line of a server's stderr that is logged, in bytes. The rest is left out.
 const MAX_LINE: u64 = 4 << 10;
 
-/// Returns a server that `McpServer::connect` starts, or the first call. The schemas of its tools
+/// The most lines of a server's stderr that are logged in a second.
+const MAX_LINES: u32 = 1000;
+
+/// Returns a server, which `McpServer::connect` or the first call starts. The schemas of its tools
 /// are kept in `schemas`.
 pub(crate) fn upstream(server: Server, schemas: &Schemas) -> Result<McpServer, ConfigError> {
     McpServer::spawn(Arc::clone(&server.name), move || server.command())
@@ -41,16 +47,32 @@ pub(crate) async fn connect(server: McpServer) {
     }
 }
 
-/// Logs what a server writes to its stderr, until the end of all processes that have it.
-#[expect(clippy::disallowed_methods, reason = "it blocks its own thread")]
-fn log(server: &str, stderr: PipeReader) {
+/// Passes what a server writes to its stderr on to `show`, by lines and redacted, until the end of
+/// all processes that have it. Never waits, because a server may do nothing else while it writes.
+fn each_line(stderr: impl Read, mut show: impl FnMut(&str)) {
     let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
+    let (mut since, mut lines, mut is_key) = (Instant::now(), 0, false);
     while let Ok(1..) = stderr.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+        if !line.ends_with(b"\n") && stderr.skip_until(b'\n').is_ok_and(|rest| rest > 0) {
+            // Half a token is not recognised.
+            let blank = line.iter().rposition(u8::is_ascii_whitespace);
+            line.truncate(blank.unwrap_or(0));
+        }
         let text = String::from_utf8_lossy(&line);
-        info!("{server}: {}", shown_text(text.trim_end(), usize::MAX));
+        // The lines of a private key are recognised only together.
+        let is_within = is_key && !text.contains("-----END");
+        is_key = is_within || text.contains("-----BEGIN") && !text.contains("-----END");
+        if since.elapsed() >= Duration::from_secs(1) {
+            if lines > MAX_LINES {
+                show(&format!("{} lines are left out", lines - MAX_LINES));
+            }
+            (since, lines) = (Instant::now(), 0);
+        }
+        lines += 1;
+        if lines <= MAX_LINES && !is_within {
+            show(&shown_text(text.trim_end(), usize::MAX).to_string());
+        }
         line.clear();
-        // A server that writes without end must not crowd out the lines of others.
-        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -102,8 +124,11 @@ impl Server {
         command.stderr(match io::pipe() {
             Ok((stderr, writer)) => {
                 let server = Arc::clone(&self.name);
-                thread::spawn(move || log(&server, stderr));
-                writer.into()
+                let log = move || each_line(stderr, |text| info!("{server}: {text}"));
+                match thread::Builder::new().spawn(log) {
+                    Ok(_) => writer.into(),
+                    Err(_) => Stdio::null(),
+                }
             }
             Err(_) => Stdio::null(),
         });
@@ -124,7 +149,10 @@ impl FromStr for Server {
                 "NAME takes ASCII letters, digits, `-`, `.` and single `_`, not at its end",
             );
         }
-        // `shlex` reads comments, and no argument has a NUL.
+        if command.contains('\0') {
+            return Err("COMMAND has a NUL");
+        }
+        // `shlex` reads comments.
         let words = shlex::split(&command.replace('#', "\0"));
         let words = words.ok_or("COMMAND has a quote that does not end")?;
         let words = words.iter().map(|word| word.replace('\0', "#").into());
@@ -144,4 +172,36 @@ pub(crate) fn installed(path: &str) -> anyhow::Result<PathBuf> {
         "the MCP servers are not installed: name some by `--server`, or run `tests/run --no-run` once"
     );
     Ok(there)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(stderr: &str) -> Vec<String> {
+        let mut shown = Vec::new();
+        each_line(stderr.as_bytes(), |text| shown.push(text.to_owned()));
+        shown
+    }
+
+    #[test]
+    fn a_secret_that_is_cut_is_not_logged() {
+        let before = "x ".repeat(2040);
+        let long = format!("{before}sk-ant-api03-Zq7hX2vT9kLw4bRnZq7hX2vT9k\nnext\n");
+        assert_eq!(shown(&long), [before.trim_end(), "next"]);
+    }
+
+    #[test]
+    fn the_lines_of_a_private_key_are_not_logged() {
+        let key = "a\n-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END PRIVATE KEY-----\nb";
+        let lines = shown(key);
+        assert!(lines.iter().all(|line| !line.contains("MIIE")), "{lines:?}");
+        assert_eq!((&*lines[0], lines.last().unwrap().as_str()), ("a", "b"));
+    }
+
+    #[test]
+    fn a_talkative_server_is_read_to_the_end() {
+        let lines = shown(&"line\n".repeat(5000));
+        assert!((1000..5000).contains(&lines.len()), "{}", lines.len());
+    }
 }

@@ -73,7 +73,11 @@ impl Process {
     async fn note_end(&self) {
         if let Some(status) = self.end(ENDING).await {
             let how = format!("`{}` has ended with {status}", self.program);
-            lock(&self.started.0).ended = Some(how);
+            // A later process may have been started meanwhile.
+            let mut last = lock(&self.started.0);
+            if last.child.as_ptr() == Arc::as_ptr(&self.child) {
+                last.ended = Some(how);
+            }
         }
     }
 }

@@ -81,7 +81,7 @@ impl Routes {
         self.early.push_back(kept);
     }
 
-    /// One call less is being sent.
+    /// Notes that a call was sent.
     fn sent(&mut self) {
         self.sending -= 1;
         if self.sending == 0 {
@@ -164,7 +164,7 @@ impl Reports {
     }
 }
 
-/// The way of progress to a call. A server may report progress before the call's token is known.
+/// Passes reports of progress to a call. A server may report progress before the call's token is known.
 pub(super) struct Route {
     all: McpProgress,
     to: Reports,

@@ -277,8 +277,9 @@ impl McpServer {
         self.calls.server()
     }
 
-    /// Returns the id of the process that was started last; `None` before the first start, when the
-    /// process is known to have ended, and for a server that is not a child process.
+    /// Returns the id of the process that was started last, whether it is connected or not. `None`
+    /// before the first start, when the process is known to have ended, and for a server that is
+    /// not a child process.
     pub fn process_id(&self) -> Option<u32> {
         self.started.id()
     }
