@@ -197,8 +197,8 @@
 //!   does not apply.
 //! - `circuit_breaker.reported_failures`: true while the `key` is `server`.
 //! - `sequence.reserve`: not shorter than `sequence.budget`. Not set: a tenth of it.
-//! - `deadline.reserve`, `parallel.budget`: a reserve that is not shorter than the budget, because
-//!   every call of a batch would be skipped. Not set: the reserve is a tenth of the budget.
+//! - `deadline.reserve`, `parallel.budget`: a reserve that is not shorter than the budget. Every
+//!   call of a batch would be skipped. Not set: the reserve is a tenth of the budget.
 //! - `retry.cap`: shorter than `retry.base`. Not set: as long.
 //! - `poll.cap`: shorter than `poll.interval`. Not set: as long.
 //! - `rate_limit.default_cooldown`: longer than `rate_limit.max_wait`, where calls wait. Not set:
@@ -207,8 +207,8 @@
 //!   shared cooldown is as long.
 //! - `retry.base`, `rate_limit.default_cooldown`: too long to end within a budget (of deadline,
 //!   sequence or batch), where calls wait. Not set: not waited for.
-//! - `token.client_secret`: always. A secret is in a file of its own, `token.client_secret_file`, or
-//!   in `TOOLCALL_TOKEN_CLIENT_SECRET`.
+//! - `token.client_secret`: always. A secret is in a file of its own, `token.client_secret_file`,
+//!   or in `TOOLCALL_TOKEN_CLIENT_SECRET`.
 //! - `token.client_id`, `token.client_secret_file`: missing where there is a `token.endpoint` (the
 //!   second one unless `TOOLCALL_TOKEN_CLIENT_SECRET` is set, or `token.auth` is `public`, where it
 //!   is refused).

@@ -164,7 +164,8 @@ impl Reports {
     }
 }
 
-/// Passes reports of progress to a call. A server may report progress before the call's token is known.
+/// Passes reports of progress to a call. A server may report progress before the call's token is
+/// known.
 pub(super) struct Route {
     all: McpProgress,
     to: Reports,

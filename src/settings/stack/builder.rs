@@ -113,8 +113,8 @@ impl<C, O> StackBuilder<C, O> {
     /// Names of tools in a layer of ours are checked as those of the settings, against the
     /// [table](Self::with_identity). These are [`PolicyLayer`], [`TimeoutLayer`], [`QuotaLayer`],
     /// [`ConcurrencyLimitLayer`], and with the default classifier [`CacheLayer`],
-    /// [`RepeatGuardLayer`] and [`RetryLayer`]; also a [`Switch`] of such a cache. Those of any other
-    /// layer are not.
+    /// [`RepeatGuardLayer`] and [`RetryLayer`]; also a [`Switch`] of such a cache. Those of any
+    /// other layer are not.
     pub fn with_layer<Res, L>(self, place: Place, layer: L) -> StackBuilder<C, Own<Res>>
     where
         O: Into<Own<Res>>,
