@@ -234,15 +234,15 @@ impl<'a> Run<'a> {
             return None;
         }
         let allows = |rule| self.rules.allows(rule);
-        let table = || allows(TABLE) && table::find(&self);
-        if self.is_named() && (table() || allows(MANIFEST) && lines::manifest(&self)) {
+        let table = || allows(TABLE) && table::find(self);
+        if self.is_named() && (table() || allows(MANIFEST) && lines::manifest(self)) {
             return None;
         }
         let mut rules = RUNS.iter().filter(|(_, signs, _)| signs & self.signs != 0);
         let found = rules.find_map(|((rule, ..), _, find)| {
             let place = match find {
-                Find::Run(find) => find(&self),
-                Find::Tokens => return token::find(&self),
+                Find::Run(find) => find(self),
+                Find::Tokens => return token::find(self),
             };
             let place = place.filter(|place| place.is_empty() || allows(rule))?;
             if place.start <= self.end + NEAR {
@@ -269,11 +269,11 @@ impl<'a> Run<'a> {
         let member = || {
             let name = self.behind(32).trim_end_matches(['"', '\\', ':', ' ']);
             ends_with_one_of(name, DATA_FIELDS)
-                && (of_media(&self.behind(128)) || of_media(&self.ahead(96)))
+                && (of_media(self.behind(128)) || of_media(self.ahead(96)))
         };
         let data = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
         self.word().len() >= MEDIA
-            && (prefix_of(&self.word(), BEGINNINGS).is_some() || url() || member())
+            && (prefix_of(self.word(), BEGINNINGS).is_some() || url() || member())
             && self.word().bytes().all(data)
     }
 
@@ -291,17 +291,17 @@ impl<'a> Run<'a> {
 
     /// The text after the run, `len` bytes of it at most.
     fn ahead(&self, len: usize) -> &'a str {
-        bytes::ahead(&self.text, self.end, len)
+        bytes::ahead(self.text, self.end, len)
     }
 
     /// The text before the run, `len` bytes of it at most.
     fn behind(&self, len: usize) -> &'a str {
-        bytes::behind(&self.text, self.at, len)
+        bytes::behind(self.text, self.at, len)
     }
 
     /// The line up to the run, `len` bytes of it at most.
     fn line_before(&self, len: usize) -> &'a str {
-        bytes::last_line(&self.behind(len))
+        bytes::last_line(self.behind(len))
     }
 
     /// Returns whether `name` announces a secret in prose, too.
