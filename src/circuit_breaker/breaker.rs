@@ -72,7 +72,7 @@ impl Breaker {
 
     /// Returns state and counters.
     pub fn snapshot(&self) -> BreakerSnapshot {
-        self.snapshot_with(&self.circuit().shared.refused())
+        self.snapshot_with(&self.refusals())
     }
 
     pub(super) fn snapshot_with(&self, refused: &Refusals) -> BreakerSnapshot {
@@ -109,9 +109,16 @@ impl Breaker {
     /// }
     /// ```
     pub fn principals(&self) -> Vec<PrincipalRefused> {
-        let mut own = self.own_of(&self.circuit().shared.refused()).to_vec();
+        let mut own = self.own_of(&self.refusals()).to_vec();
         own.sort_by(|a, b| a.principal.cmp(&b.principal));
         own
+    }
+
+    /// Returns all refused principals, if calls of this breaker ask for them.
+    fn refusals(&self) -> Refusals {
+        let Circuit { cell, shared, .. } = self.circuit();
+        let asks = cell.asks(|| shared.now()).map(|_| shared.refused());
+        asks.unwrap_or_default()
     }
 
     /// Returns those of the refused principals that are this breaker's and in force.
