@@ -122,7 +122,7 @@
 //! No argument can replace the last four variables. A value fills its place, and can
 //! never add to the request's structure:
 //!
-//! What may stand where, what it becomes, and what happens otherwise:
+//! Where a template may stand, and what its values become:
 //!
 //! - **scheme, host, port**: nothing: they are literal; else an error when the tool is built
 //! - **segment of the path**: text, number, boolean; not empty, without `/`, `\` and control

@@ -23,7 +23,7 @@ use tower_toolcall::{
     policy::{Annotate, Annotations},
 };
 
-use super::{McpService, errors, events::stale_list, service::Pending};
+use super::{McpService, errors, events::stale_list, service::answer};
 
 /// More tools than that are refused: a server that invents pages must not fill the memory.
 const MAX_TOOLS: usize = 10_000;
@@ -325,10 +325,7 @@ pub(super) async fn page(
     let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_cancellable_request(request, options).await?;
-    let pending = Pending::of(&handle);
-    let answer = handle.await_response().await;
-    pending.answered();
-    match answer? {
+    match answer(handle).await? {
         ServerResult::ListToolsResult(page) => Ok(page),
         _ => Err(ServiceError::UnexpectedResponse),
     }

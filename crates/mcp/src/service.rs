@@ -173,15 +173,13 @@ impl McpService {
         // What could not be sent has not run.
         let handle =
             sent.map_err(|e| errors::from_service(e).with_execution(Execution::NotStarted))?;
-        let pending = Pending::of(&handle);
         #[cfg(feature = "otel")]
         info.record(|r| r.insert_extension(self.sent(&handle.id)));
         if let Some(route) = &mut route {
             route.take(handle.progress_token.clone());
         }
 
-        let answer = handle.await_response().await;
-        pending.answered();
+        let answer = answer(handle).await;
         let answer = answer.map_err(|error| match error {
             ServiceError::TransportClosed => errors::from_service(error).with_outage(&self.outage),
             _ => errors::from_service(error),
@@ -256,22 +254,22 @@ pub type ResponseFuture = BoxFuture<'static, Result<McpAnswer, ToolError>>;
 
 /// A request that waits for its answer. Dropping it cancels the request at the peer, and lets rmcp
 /// forget it.
-pub(super) struct Pending<R: ServiceRole> {
+struct Pending<R: ServiceRole> {
     peer: Peer<R>,
     id: Option<RequestId>,
 }
 
-impl<R: ServiceRole> Pending<R> {
-    pub(super) fn of(request: &RequestHandle<R>) -> Self {
-        Self {
-            peer: request.peer.clone(),
-            id: Some(request.id.clone()),
-        }
-    }
-
-    pub(super) fn answered(mut self) {
-        self.id = None;
-    }
+/// Waits for the answer to a request, and cancels the request if it is dropped before.
+pub(super) async fn answer<R: ServiceRole>(
+    request: RequestHandle<R>,
+) -> Result<R::PeerResp, ServiceError> {
+    let mut pending = Pending {
+        peer: request.peer.clone(),
+        id: Some(request.id.clone()),
+    };
+    let answer = request.await_response().await;
+    pending.id = None;
+    answer
 }
 
 impl<R: ServiceRole> Drop for Pending<R> {

@@ -15,7 +15,7 @@ use tower_toolcall::{
     policy::{Approval, ApprovalDecision},
 };
 
-use crate::{errors, service::Pending};
+use crate::{errors, service::answer};
 
 /// Asks the user of the MCP client that makes the call: an approver for a
 /// [`PolicyLayer`](tower_toolcall::policy::PolicyLayer::with_approver) in the stack of a
@@ -113,10 +113,7 @@ async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<ElicitationActi
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_cancellable_request(request, options).await?;
-    let pending = Pending::of(&handle);
-    let answer = handle.await_response().await;
-    pending.answered();
-    match answer? {
+    match answer(handle).await? {
         ClientResult::ElicitResult(result) => Ok(result.action),
         _ => Err(ServiceError::UnexpectedResponse),
     }
