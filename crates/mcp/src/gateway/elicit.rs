@@ -1,20 +1,25 @@
-use std::task::{Context, Poll};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use futures_util::future::BoxFuture;
 use rmcp::{
     model::{
-        ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
+        ClientCapabilities, ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction,
+        ElicitationCapability, ElicitationSchema, ErrorData, FormElicitationCapability,
         ServerRequest,
     },
     service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError},
 };
 use tower_service::Service;
 use tower_toolcall::{
-    call::ToolCall,
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ErrorKind, ToolError},
     policy::{Approval, ApprovalDecision},
 };
 
+use super::rounds::Round;
 use crate::{errors, service::answer};
 
 /// Asks the user of the MCP client that makes the call: an approver for a
@@ -23,12 +28,19 @@ use crate::{errors, service::answer};
 ///
 /// The client gets an `elicitation/create` with the line that [`Approval`] displays and an empty
 /// form. The text says first whether the line is incomplete. `accept` approves the call, `decline`
-/// denies it, and `cancel` leaves it unanswered. Clients of the revision 2026-07-28, clients that
-/// have not declared forms, and calls from outside a gateway have no approver. A client chooses
-/// whom it asks: use this only where the client's user may approve the call.
+/// denies it, and `cancel` leaves it unanswered. Clients that have not declared forms, and calls
+/// from outside a gateway, have no approver. A client chooses whom it asks: use this only where the
+/// client's user may approve the call.
 ///
-/// Dropping the future, as the layer does at the end of its time limit, withdraws the question at
-/// the client.
+/// A client of a revision before 2026-07-28 is asked while the call waits. Dropping the future, as
+/// the layer does at the end of its time limit, withdraws the question at the client.
+///
+/// A client of 2026-07-28 is asked by the answer to its call, which is `input_required` and ends
+/// the call with the code [`APPROVAL_UNANSWERED`] for all layers. The client repeats the call with
+/// the answer and the `requestState` of the question. The state is sealed: it holds for this
+/// caller, tool and arguments, until the layer's time limit or the call's deadline, and once. Any
+/// other is refused, and so is a client without forms: -32021. See
+/// [`with_request_states`](super::GatewayHandler::with_request_states) for several processes.
 ///
 /// ```
 /// use tower_toolcall::policy::PolicyLayer;
@@ -47,19 +59,37 @@ use crate::{errors, service::answer};
 #[expect(clippy::exhaustive_structs, reason = "it has no settings")]
 pub struct McpElicitation;
 
-/// The client that makes a call, if it can ask its user.
+/// The way in which the client that makes a call is asked.
 #[derive(Clone)]
-struct Client(Peer<RoleServer>);
+pub(super) enum Client {
+    /// On its connection, while the call waits.
+    Now(Peer<RoleServer>),
+    /// By the answer to its request.
+    Later(Arc<Round>),
+}
 
-/// Notes the client on the call, if it could be asked.
-pub(super) fn note_client(call: &mut ToolCall, cx: &RequestContext<RoleServer>) {
-    let info = cx.peer.peer_info();
-    let info = info.as_ref();
-    let offered = info.and_then(|i| i.capabilities.elicitation.as_ref());
-    // In the revision that knew only forms, an absent field means forms.
-    if offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none()) {
-        call.extensions_mut().insert(Client(cx.peer.clone()));
+impl Client {
+    /// The client of a revision that has server requests, if it has forms.
+    pub(super) fn of(cx: &RequestContext<RoleServer>) -> Option<Self> {
+        let info = cx.peer.peer_info();
+        let can_ask = info.as_ref().is_some_and(|i| has_forms(&i.capabilities));
+        can_ask.then(|| Self::Now(cx.peer.clone()))
     }
+}
+
+/// Returns whether the client has declared forms. In the revision that knew only forms, an absent
+/// field means forms.
+pub(super) fn has_forms(can: &ClientCapabilities) -> bool {
+    let offered = can.elicitation.as_ref();
+    offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none())
+}
+
+/// The error for a request that cannot be answered without forms.
+pub(super) fn no_forms() -> ErrorData {
+    let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+    let mut required = ClientCapabilities::default();
+    required.elicitation = Some(forms);
+    ErrorData::missing_required_client_capability(required)
 }
 
 impl Service<Approval> for McpElicitation {
@@ -75,27 +105,35 @@ impl Service<Approval> for McpElicitation {
     fn call(&mut self, approval: Approval) -> Self::Future {
         Box::pin(async move {
             let client = approval.call().extensions().get::<Client>();
-            let Some(Client(peer)) = client.cloned() else {
-                let why = "the client that makes the call cannot ask a person";
-                return Err(
-                    ToolError::refusal(ErrorKind::Internal, why).with_code(APPROVAL_MISSING)
-                );
+            let peer = match client.cloned() {
+                Some(Client::Now(peer)) => peer,
+                Some(Client::Later(round)) => return round.decide(approval),
+                None => return Err(missing()),
             };
             let action = ask(&peer, question(&approval)).await;
             match action.map_err(errors::from_service)? {
                 ElicitationAction::Accept => Ok(approval.approve()),
                 ElicitationAction::Decline => Ok(approval.deny("")),
-                _ => {
-                    let why = "the client's user has closed the question without an answer";
-                    let error = ToolError::refusal(ErrorKind::Overloaded, why);
-                    Err(error.with_code(APPROVAL_UNANSWERED))
-                }
+                _ => Err(closed()),
             }
         })
     }
 }
 
-fn question(approval: &Approval) -> String {
+pub(super) fn missing() -> ToolError {
+    let why = "the client that makes the call cannot ask a person";
+    ToolError::refusal(ErrorKind::Internal, why).with_code(APPROVAL_MISSING)
+}
+
+pub(super) fn closed() -> ToolError {
+    unanswered("the client's user has closed the question without an answer")
+}
+
+pub(super) fn unanswered(why: impl Into<Cow<'static, str>>) -> ToolError {
+    ToolError::refusal(ErrorKind::Overloaded, why).with_code(APPROVAL_UNANSWERED)
+}
+
+pub(super) fn question(approval: &Approval) -> String {
     // First, because a user would miss it after a line of 16 KiB.
     let warning = match approval.is_shown_in_full() {
         true => "",
@@ -104,13 +142,17 @@ fn question(approval: &Approval) -> String {
     format!("Allow this call?{warning} {approval}.")
 }
 
-async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<ElicitationAction, ServiceError> {
-    let params = ElicitRequestParams::FormElicitationParams {
+/// A question with an empty form.
+pub(super) fn form(message: String) -> ElicitRequestParams {
+    ElicitRequestParams::FormElicitationParams {
         meta: None,
         message,
         requested_schema: ElicitationSchema::new(Default::default()),
-    };
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+    }
+}
+
+async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<ElicitationAction, ServiceError> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(form(message)));
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_cancellable_request(request, options).await?;
     match answer(handle).await? {

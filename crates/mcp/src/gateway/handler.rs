@@ -1,6 +1,6 @@
 use std::{fmt, future::Future, num::NonZeroUsize, sync::Arc};
 
-use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, Tool};
+use rmcp::model::{Implementation, RequestStateCodec, ServerCapabilities, ServerConfig, Tool};
 use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
@@ -18,7 +18,7 @@ use tower_toolcall::{
     identity::{IdentityLayer, Resolve},
 };
 
-use super::{drain::Drain, session::Session};
+use super::{drain::Drain, rounds::States, session::Session};
 use crate::{McpAnswer, McpTools};
 
 pub(super) type Stack = BoxCloneSyncService<ToolCall, McpAnswer, ToolError>;
@@ -209,6 +209,7 @@ pub(super) struct Settings {
     pub(super) page: NonZeroUsize,
     pub(super) takes_idempotency_keys: bool,
     pub(super) deadlines: Option<Trust>,
+    pub(super) states: States,
 }
 
 impl GatewayHandler {
@@ -242,6 +243,7 @@ impl GatewayHandler {
                 page: PAGE,
                 takes_idempotency_keys: false,
                 deadlines: None,
+                states: States::default(),
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -287,6 +289,24 @@ impl GatewayHandler {
     /// means. Default: none is taken.
     pub fn take_deadlines(self, trust: Trust) -> Self {
         self.set(|s| s.deadlines = Some(trust))
+    }
+
+    /// Sets the keys that seal the `requestState` of questions to clients of 2026-07-28, which ask
+    /// for [approvals](crate::McpElicitation). Default: a random key, which clones share.
+    ///
+    /// With the same keys in several processes, or after a restart, one accepts the states of
+    /// another. Each process accepts a state once. Clients can read states, and cannot change them.
+    ///
+    /// ```
+    /// use rmcp::model::RequestStateCodec;
+    /// use tower_toolcall_mcp::GatewayHandler;
+    ///
+    /// # fn run(gateway: GatewayHandler, key: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let gateway = gateway.with_request_states(RequestStateCodec::try_new(key)?);
+    /// # Ok(()) }
+    /// ```
+    pub fn with_request_states(self, codec: RequestStateCodec) -> Self {
+        self.set(|s| s.states = States::new(codec))
     }
 
     fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {

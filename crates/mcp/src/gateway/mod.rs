@@ -3,6 +3,7 @@
 mod drain;
 mod elicit;
 mod handler;
+mod rounds;
 mod server;
 mod session;
 #[cfg(feature = "server-http")]

@@ -14,18 +14,19 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_toolcall::{
     answer::json_bytes,
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, Secret, ToolCall, VerifiedCaller},
     error::{ErrorKind, Execution, ToolError},
 };
 
 use super::{
-    elicit,
+    elicit::Client,
     handler::{GatewayHandler, Settings},
+    rounds::Round,
     session::{Relayed, Session, is_usable_id},
 };
 use crate::{IDEMPOTENCY_KEY_META, McpAnswer, McpExtras, errors, future::first, lines::TOO_LARGE};
@@ -57,10 +58,10 @@ impl ServerHandler for GatewayHandler {
         params: CallToolRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let mut call = call_of(params, &cx, &self.settings, &self.session);
+        let (mut call, round) = call_of(params, &cx, &self.settings, &self.session)?;
         let info = call.info();
         if let Err(error) = call.check() {
-            return answered(Err(error), &info);
+            return answered(Err(error), &info, None);
         }
         let relayed = relay(&mut call, &cx);
         // rmcp's own token fires after an answer as well, which would stop what a tool leaves
@@ -84,7 +85,7 @@ impl ServerHandler for GatewayHandler {
             let cancelled = "the request was cancelled";
             return Err(ErrorData::internal_error(cancelled, None));
         };
-        answered(result, &info)
+        answered(result, &info, round.as_deref())
     }
 
     async fn on_custom_request(
@@ -146,13 +147,13 @@ const SESSION_HEADER: &str = "mcp-session-id";
 /// The call that a client asks for. What the request says itself is nearer than the headers that it
 /// came with.
 fn call_of(
-    params: CallToolRequestParams,
+    mut params: CallToolRequestParams,
     cx: &RequestContext<RoleServer>,
     settings: &Settings,
     session: &Session,
-) -> ToolCall {
-    let mut call = ToolCall::new(params.name)
-        .with_arguments(params.arguments.unwrap_or_default())
+) -> Result<(ToolCall, Option<Arc<Round>>), ErrorData> {
+    let mut call = ToolCall::new(std::mem::take(&mut params.name))
+        .with_arguments(params.arguments.take().unwrap_or_default())
         .with_id(session.call_id(&cx.id));
     let http = cx.extensions.get::<http::request::Parts>();
     if let Some(http) = http {
@@ -171,14 +172,46 @@ fn call_of(
     if let Some(parent) = tower_toolcall::otel::parent_from_meta(&cx.meta) {
         call = call.with_remote_parent(parent);
     }
-    elicit::note_client(&mut call, cx);
+    let round = match can_be_asked(cx) {
+        true => None,
+        false => {
+            let can = cx.client_capabilities().unwrap_or_default();
+            let caller = caller(&call, http);
+            let round = Round::begin(&settings.states, caller, &can, &mut params)?;
+            Some(Arc::new(round))
+        }
+    };
+    let client = round.clone().map(Client::Later);
+    if let Some(client) = client.or_else(|| Client::of(cx)) {
+        call.extensions_mut().insert(client);
+    }
     let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
     let (asked, state) = (params.input_responses, params.request_state);
     let extras = McpExtras::received(asked, state, key, meta(cx));
     if let Some(extras) = extras {
         call.extensions_mut().insert(extras);
     }
-    call
+    Ok((call, round))
+}
+
+/// Returns whether the client's revision has requests of servers.
+fn can_be_asked(cx: &RequestContext<RoleServer>) -> bool {
+    cx.protocol_version()
+        .is_none_or(|version| version.has_initialize())
+}
+
+/// Names the caller, for states that no other may use: the one that the program's server has
+/// verified, or whatever the request says.
+fn caller(call: &ToolCall, http: Option<&http::request::Parts>) -> String {
+    let verified = http.and_then(|http| http.extensions.get::<VerifiedCaller>());
+    let caller = match verified {
+        Some(caller) => json!([call.tool(), caller.id()]),
+        None => {
+            let token = call.subject_token().map(Secret::expose);
+            json!([call.tool(), token, call.agent_id(), call.session_id()])
+        }
+    };
+    caller.to_string()
 }
 
 /// Relays the progress of the call to the client, if it has asked for that.
@@ -211,6 +244,7 @@ pub const ERROR_META: &str = "tower-toolcall/error";
 fn answered(
     result: Result<McpAnswer, ToolError>,
     call: &CallInfo,
+    round: Option<&Round>,
 ) -> Result<CallToolResponse, ErrorData> {
     match result.map(McpAnswer::into_inner) {
         Ok(CallToolResponse::Complete(mut result)) => {
@@ -220,8 +254,16 @@ fn answered(
             Ok(result.into())
         }
         Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call)),
-        Ok(response) => Ok(response),
-        Err(error) => of_error(&error.for_call(call)),
+        Ok(mut response) => {
+            if let (Some(round), CallToolResponse::InputRequired(asks)) = (round, &mut response) {
+                round.wrap(asks);
+            }
+            Ok(response)
+        }
+        Err(error) => {
+            let asks = round.and_then(|round| round.answer(&error));
+            asks.unwrap_or_else(|| of_error(&error.for_call(call)))
+        }
     }
 }
 

@@ -29,15 +29,15 @@ use super::{
 
 /// A client whose user answers so; `None`: not at all.
 #[derive(Clone)]
-struct User {
-    offers: Option<ElicitationCapability>,
+pub(crate) struct User {
+    pub(crate) offers: Option<ElicitationCapability>,
     says: Option<ElicitationAction>,
     asked: Arc<Mutex<Vec<String>>>,
     given_up: Arc<tokio::sync::Notify>,
 }
 
 impl User {
-    fn new(says: impl Into<Option<ElicitationAction>>) -> Self {
+    pub(crate) fn new(says: impl Into<Option<ElicitationAction>>) -> Self {
         Self {
             offers: Some(ElicitationCapability::default()),
             says: says.into(),
@@ -46,7 +46,7 @@ impl User {
         }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -182,7 +182,14 @@ async fn a_client_that_cannot_ask_has_no_approver() {
     for way in WAYS {
         let client = connect(way, gateway(Duration::from_secs(60))).await;
         let body = client.body("pay", json!({})).await;
-        assert_eq!(body["isError"], true, "{way:?}");
+        match way.is_modern() {
+            // base51: what it would have to declare.
+            true => {
+                let required = json!({ "requiredCapabilities": { "elicitation": { "form": {} } } });
+                assert_eq!((&body["code"], &body["data"]), (&json!(-32021), &required));
+            }
+            false => assert_eq!(body["isError"], true, "{way:?}"),
+        }
     }
 }
 

@@ -1,0 +1,303 @@
+//! Questions that a client of 2026-07-28 answers with its next request.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::RandomState},
+    hash::BuildHasher,
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ElicitRequest, ElicitResult,
+    ElicitationAction, ErrorData, InputRequest, InputRequiredResult, RequestStateCodec,
+    RequestStateError, SealOptions,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, from_value};
+use tokio::time::Instant;
+use tower_toolcall::{
+    error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
+    policy::{Approval, ApprovalDecision},
+};
+
+use super::elicit::{self, closed, form, missing, question, unanswered};
+use crate::future::lock;
+
+/// The beginning of each state that a gateway has sealed.
+const OURS: &str = "tower-toolcall:";
+
+/// The key of a gateway's own question.
+const APPROVAL: &str = "approval";
+
+/// How long an answer may take, if neither the policy nor the call has a limit.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Seals the states of questions, and knows which of them were used.
+#[derive(Clone)]
+pub(super) struct States {
+    codec: RequestStateCodec,
+    used: Arc<Used>,
+}
+
+impl States {
+    pub(super) fn new(codec: RequestStateCodec) -> Self {
+        let used = Arc::default();
+        Self { codec, used }
+    }
+}
+
+impl Default for States {
+    fn default() -> Self {
+        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
+        getrandom::fill(&mut key).expect("the system has random numbers");
+        Self::new(RequestStateCodec::new_unchecked(key))
+    }
+}
+
+/// What a state of ours says. Clients can read it, and cannot change it.
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// Another one for each state, because an answer holds once.
+    nonce: u64,
+    /// How long it may be used, in milliseconds.
+    ttl: Option<u64>,
+    /// Seals of the questions that were answered with yes.
+    approved: Vec<String>,
+    /// The seal of the question that is asked.
+    asked: Option<String>,
+    /// The state of the tool's server.
+    theirs: Option<String>,
+}
+
+/// A request of a client that can be asked only by the answer to it.
+pub(super) struct Round {
+    states: States,
+    /// The caller, whose states no other caller can use.
+    caller: String,
+    can_ask: bool,
+    given: Option<State>,
+    said: Option<ElicitationAction>,
+    /// Whether the state that was given could be used, once an approver has looked at it.
+    used: OnceLock<bool>,
+    end: Mutex<Option<End>>,
+}
+
+/// The reason why a call was not approved.
+enum End {
+    CannotAsk,
+    Asks(Box<Question>),
+    Refused(&'static str),
+}
+
+struct Question {
+    text: String,
+    seal: String,
+    ttl: Duration,
+}
+
+impl Round {
+    /// Reads the state of a request, and leaves what is for the tool's server.
+    pub(super) fn begin(
+        states: &States,
+        caller: String,
+        can: &ClientCapabilities,
+        params: &mut CallToolRequestParams,
+    ) -> Result<Self, ErrorData> {
+        let (mut given, mut said) = (None, None);
+        let state = params.request_state.as_deref();
+        if let Some(sealed) = state.and_then(|state| state.strip_prefix(OURS)) {
+            let opened = states.codec.open_json_with(sealed, caller.as_bytes());
+            let state: State = opened.map_err(|error| refused(why(&error)))?;
+            params.request_state.clone_from(&state.theirs);
+            if let Some(responses) = params
+                .input_responses
+                .as_mut()
+                .filter(|_| state.asked.is_some())
+            {
+                said = responses.remove(APPROVAL).map(action).transpose()?;
+                params.input_responses.take_if(|rest| rest.is_empty());
+            }
+            given = Some(state);
+        }
+        Ok(Self {
+            states: states.clone(),
+            caller,
+            can_ask: elicit::has_forms(can),
+            given,
+            said,
+            used: OnceLock::new(),
+            end: Mutex::default(),
+        })
+    }
+
+    /// Decides on a call by the answer that came with it, or has its client asked.
+    pub(super) fn decide(&self, approval: Approval) -> Result<ApprovalDecision, ToolError> {
+        if !self.can_ask {
+            *lock(&self.end) = Some(End::CannotAsk);
+            return Err(missing());
+        }
+        let text = question(&approval);
+        let call = approval.call();
+        let about = (call.server(), call.tool(), call.arguments(), &text);
+        let about = serde_json::to_vec(&about).map_err(|error| unanswered(error.to_string()))?;
+        let is_this = |seal: &String| self.states.codec.open_with(seal, &about).is_ok();
+        if let Some(given) = &self.given {
+            let said = match (&given.asked, &self.said) {
+                _ if given.approved.iter().any(is_this) => Some(&ElicitationAction::Accept),
+                (Some(asked), said) if is_this(asked) => said.as_ref(),
+                // One policy has found its answer, another one asks as well.
+                _ if self.used.get() == Some(&true) => None,
+                _ => return Err(self.refuse("it is about another call")),
+            };
+            match said {
+                Some(_) if !self.is_first_use(given) => {
+                    return Err(self.refuse("it was used before"));
+                }
+                Some(ElicitationAction::Accept) => return Ok(approval.approve()),
+                Some(ElicitationAction::Decline) => return Ok(approval.deny("")),
+                Some(_) => return Err(closed()),
+                None => {}
+            }
+        }
+        let left = approval
+            .until()
+            .map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()));
+        let question = Question {
+            text,
+            seal: self
+                .states
+                .codec
+                .seal_with(&[], &SealOptions::new().associated_data(&about)),
+            ttl: left.clamp(Duration::from_millis(1), LONGEST),
+        };
+        *lock(&self.end) = Some(End::Asks(Box::new(question)));
+        Err(unanswered(
+            "the client is asked, and answers with its next request",
+        ))
+    }
+
+    fn is_first_use(&self, given: &State) -> bool {
+        *self
+            .used
+            .get_or_init(|| self.states.used.take(&self.caller, given))
+    }
+
+    fn refuse(&self, why: &'static str) -> ToolError {
+        *lock(&self.end) = Some(End::Refused(why));
+        unanswered("the answer of the client's user is not valid")
+    }
+
+    /// Returns the answer to a call that was not approved for a reason of ours.
+    pub(super) fn answer(&self, error: &ToolError) -> Option<Result<CallToolResponse, ErrorData>> {
+        if !matches!(error.code(), APPROVAL_MISSING | APPROVAL_UNANSWERED) {
+            return None;
+        }
+        Some(match lock(&self.end).take()? {
+            End::CannotAsk => Err(elicit::no_forms()),
+            End::Refused(why) => Err(refused(why)),
+            End::Asks(question) => {
+                let Question { text, seal, ttl } = *question;
+                let request = InputRequest::Elicitation(ElicitRequest::new(form(text)));
+                let requests = BTreeMap::from([(APPROVAL.to_owned(), request)]);
+                let theirs = self.given.as_ref().and_then(|given| given.theirs.clone());
+                let state = self.seal(Some(seal), theirs, Some(ttl));
+                Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
+            }
+        })
+    }
+
+    /// Puts our own state around that of the tool's server, if the call was approved, or if theirs
+    /// looks like ours.
+    pub(super) fn wrap(&self, result: &mut InputRequiredResult) {
+        let is_approved = self.used.get() == Some(&true);
+        let state = &mut result.request_state;
+        if is_approved || state.as_ref().is_some_and(|state| state.starts_with(OURS)) {
+            let given = self.given.as_ref().filter(|_| is_approved);
+            let ttl = given.and_then(|given| given.ttl).map(Duration::from_millis);
+            *state = Some(self.seal(None, state.take(), ttl));
+        }
+    }
+
+    fn seal(&self, asked: Option<String>, theirs: Option<String>, ttl: Option<Duration>) -> String {
+        let mut approved = Vec::new();
+        if let Some(given) = self
+            .given
+            .as_ref()
+            .filter(|_| self.used.get() == Some(&true))
+        {
+            approved.clone_from(&given.approved);
+            let yes = self.said == Some(ElicitationAction::Accept);
+            approved.extend(given.asked.clone().filter(|_| yes));
+        }
+        let state = State {
+            nonce: getrandom::u64().expect("the system has random numbers"),
+            ttl: ttl.map(|ttl| ttl.as_millis() as u64),
+            approved,
+            asked,
+            theirs,
+        };
+        let mut options = SealOptions::new().associated_data(self.caller.as_bytes());
+        if let Some(ttl) = ttl {
+            options = options.ttl(ttl);
+        }
+        let sealed = self.states.codec.seal_json_with(&state, &options);
+        format!("{OURS}{}", sealed.expect("numbers and strings are JSON"))
+    }
+}
+
+fn action(said: Value) -> Result<ElicitationAction, ErrorData> {
+    match from_value::<ElicitResult>(said) {
+        Ok(result) => Ok(result.action),
+        Err(error) => {
+            let text =
+                format!("`inputResponses.{APPROVAL}` is not the result of an elicitation: {error}");
+            Err(ErrorData::invalid_params(text, None))
+        }
+    }
+}
+
+fn why(error: &RequestStateError) -> &'static str {
+    match error {
+        RequestStateError::Expired => "it has expired",
+        _ => "this server has not given it to this client",
+    }
+}
+
+fn refused(why: &str) -> ErrorData {
+    let text = format!("the `requestState` is not valid: {why}. Make the call without it");
+    ErrorData::invalid_params(text, None)
+}
+
+/// How many used states are remembered: of one caller, and of how many callers.
+const MAX_USED: usize = 256;
+const MAX_CALLERS: usize = 1024;
+
+/// The states that were used and have not expired, by the hash of their caller.
+#[derive(Default)]
+struct Used {
+    callers: Mutex<HashMap<u64, Vec<(Instant, u64)>>>,
+    hasher: RandomState,
+}
+
+impl Used {
+    /// Notes a state as used; `false` if it is already, or if there is no room to remember it.
+    fn take(&self, caller: &str, state: &State) -> bool {
+        let now = Instant::now();
+        let ttl = state.ttl.map_or(LONGEST, Duration::from_millis);
+        let caller = self.hasher.hash_one(caller);
+        let mut callers = lock(&self.callers);
+        if callers.len() >= MAX_CALLERS && !callers.contains_key(&caller) {
+            callers.retain(|_, used| used.iter().any(|(until, _)| *until > now));
+            if callers.len() >= MAX_CALLERS {
+                return false;
+            }
+        }
+        let used = callers.entry(caller).or_default();
+        used.retain(|(until, _)| *until > now);
+        let is_new = used.len() < MAX_USED && used.iter().all(|(_, nonce)| *nonce != state.nonce);
+        if is_new {
+            used.push((now + ttl, state.nonce));
+        }
+        is_new
+    }
+}
