@@ -440,6 +440,10 @@ fn copies_of_the_schema_take_little_memory() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#composition-keyword-resource-use
+//# Implementations SHOULD apply reasonable bounds, such as a maximum schema depth, a cap on the
+//# total number of subschemas, or a per-validation time budget, to prevent a malicious schema from
+//# acting as a Denial-of-Service vector against the validator.
 #[test]
 fn a_schema_of_more_than_256_kib_is_refused() {
     let (large, larger) = quick(|| {
@@ -477,6 +481,17 @@ fn odd_numbers_are_quick() {
     });
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#implementation-requirements
+//# They MUST handle unsupported dialects gracefully by returning an appropriate error indicating
+//# the dialect is not supported.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#ref-resolution
+//# Implementations MUST NOT automatically dereference `$ref` values that resolve to a network URI.
+//# Schemas that fail to validate due to an unresolved external `$ref` SHOULD be rejected rather
+//# than silently treated as permissive.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Clients SHOULD:
+//# Follow the `$ref` resolution requirements when validating tool inputs and outputs against
+//# `inputSchema` and `outputSchema`
 #[test]
 fn nothing_is_fetched() {
     for reference in [

@@ -35,6 +35,8 @@ fn what_is_no_schema_is_refused() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#implementation-requirements
+//# Clients and servers MUST validate schemas according to their declared or default dialect.
 /// H1: draft 7 where it does not say; MCP has another default.
 #[test]
 fn the_draft_is_that_of_the_schema_or_the_default() {

@@ -85,6 +85,8 @@ impl Catalog {
         self.tools == other.tools
     }
 
+    //= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+    //# Tool names SHOULD be considered case-sensitive.
     /// The tool's name, if there is such a tool.
     pub(super) fn name(&self, tool: &str) -> Option<&Arc<str>> {
         self.tools.get_key_value(tool).map(|(name, _)| name)
@@ -283,6 +285,8 @@ pub(super) fn took_too_long() -> ToolError {
     )
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination#implementation-guidelines
+//# Don't persist cursors across sessions
 async fn list_pages(peer: &Peer<RoleClient>, server: Option<&str>) -> Result<Vec<Tool>, ToolError> {
     let wrong = |why| ToolError::new(ErrorKind::Reported, why);
     let refused = |why| Err(wrong(why));
@@ -352,6 +356,9 @@ mod tests {
         ])
     }
 
+    //= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool
+    //# For trust & safety and security, clients MUST consider tool annotations to be untrusted
+    //# unless they come from trusted servers.
     /// R6: annotations are believed only from a trusted server.
     #[test]
     fn annotations_of_an_untrusted_server_say_nothing() {

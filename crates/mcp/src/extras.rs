@@ -113,6 +113,10 @@ impl McpExtras {
         self.0.idempotency_key.as_deref()
     }
 
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#client-requirements-basic-workflow
+    //# If the `InputRequiredResult` does not contain a `requestState` field, the client MUST NOT
+    //# include one in the retry.
+    //# They MUST NOT be used for any other request that the client may be sending in parallel.
     pub(super) fn fill(&self, params: &mut CallToolRequestParams) {
         params.input_responses.clone_from(&self.0.input_responses);
         params.request_state.clone_from(&self.0.request_state);

@@ -61,6 +61,8 @@ pub(super) async fn post(
     let accepted = [names::EVENT_STREAM_MIME_TYPE, names::JSON_MIME_TYPE].join(", ");
     let mut request = client.post(uri).json(&message);
     request = request.header(header::ACCEPT, accepted);
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-requirements
+    //# Access tokens MUST NOT be included in the URI query string
     if let Some(token) = auth {
         request = request.bearer_auth(token);
     }
@@ -70,6 +72,9 @@ pub(super) async fn post(
         }
         request = request.header(name, value);
     }
+    //= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+    //# The client MUST handle the session ID in a secure manner, see Session Hijacking mitigations
+    //# for more details.
     if let Some(session) = &session {
         request = request.header(names::HEADER_SESSION_ID, &**session);
     }
@@ -164,6 +169,10 @@ async fn failure(
     let read = timeout(REFUSAL_TIME, read(response, max, &mut body)).await;
     let fits = !matches!(read, Ok(Ok(Some(_))));
     hide(secrets, &mut body);
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#backward-compatibility
+    //# On `400 Bad Request`, the client SHOULD inspect the response body before falling back:
+    //# modern servers also use `400` for `UnsupportedProtocolVersionError`,
+    //# `MissingRequiredClientCapabilityError`, and header-validation failures.
     if fits && !says_more && (is_json || !status.is_server_error()) {
         let answer = id.as_ref().map(|id| addressed(&body, id));
         let answer = serde_json::from_slice(answer.as_deref().unwrap_or(&body));

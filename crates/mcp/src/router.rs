@@ -163,6 +163,9 @@ impl IntoAnswer<McpAnswer> for () {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#structured-content
+//# For backwards compatibility, a tool that returns structured content SHOULD also return the
+//# serialized JSON in a TextContent block.
 /// Adds the text that a model reads, in which a string has no quotes.
 impl IntoAnswer<McpAnswer> for Value {
     fn into_answer(self) -> Result<McpAnswer, ToolError> {

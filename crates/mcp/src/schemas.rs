@@ -85,6 +85,8 @@ impl Catalog {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#implementation-requirements
+//# Clients and servers SHOULD document which schema dialects they support
 /// The input schemas of the tools, of draft 2020-12 if they do not say otherwise.
 impl From<&Catalog> for Schemas {
     fn from(catalog: &Catalog) -> Self {

@@ -359,6 +359,18 @@ async fn connected(
     Ok(McpConnection::of_client(client, service))
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject
+//# Servers SHOULD NOT use it to change their behavior, and SHOULD NOT rely on it for security
+//# decisions.
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject
+//# Clients SHOULD NOT use it to change their behavior, and SHOULD NOT rely on it for security
+//# decisions.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# Implementations SHOULD NOT use them to change the behavior of the client or server, and SHOULD
+//# NOT rely on them for security decisions.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/discover#discoverresult
+//# Clients SHOULD NOT use it to change their behavior, and SHOULD NOT rely on it for security
+//# decisions.
 /// In revisions from 2026-07-28 on changes of the list are reported to clients that ask for them.
 /// The returned future passes them on, and ends with the connection.
 async fn follow(

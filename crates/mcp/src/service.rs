@@ -38,6 +38,16 @@ const MAX_KEPT_BYTES: u64 = 64 << 10;
 /// Room for the rest of a request beside its arguments: name, ids, protocol metadata.
 const ENVELOPE_BYTES: u64 = 4 << 10;
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
+//# Optional — if specified, MUST be a series of labels separated by dots (.), followed by a slash
+//# (/).
+//# Labels MUST start with a letter and end with a letter or digit.
+//# Unless empty, MUST start and end with an alphanumeric character ([a-z0-9A-Z]).
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# If specified, MUST be a series of labels separated by dots (`.`), followed by a slash (`/`).
+//# Labels MUST start with a letter and end with a letter or digit; interior characters can be
+//# letters, digits, or hyphens (`-`).
+//# Unless empty, MUST begin and end with an alphanumeric character (`[a-z0-9A-Z]`).
 /// The key in a request's `_meta` under which [`McpService`] sends a call's [idempotency
 /// key](tower_toolcall::ToolCall::idempotency_key), if the call may be repeated, or the one in its
 /// [`McpExtras`].
@@ -272,6 +282,15 @@ pub(super) async fn answer<R: ServiceRole>(
     answer
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/schema#cancellednotificationparams
+//# This MUST correspond to the ID of a request previously issued in the same direction.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
+//# Were previously issued in the same direction
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotificationparams
+//# This MUST correspond to the ID of a request the client previously issued.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# Cancellation notifications MUST only reference requests that:
+//# Were previously issued by the client
 impl<R: ServiceRole> Drop for Pending<R> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };

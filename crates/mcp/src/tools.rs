@@ -30,6 +30,13 @@ const MIN_GAP: Duration = Duration::from_secs(1);
 /// How many callers may wait to ask. Later ones leave it to them.
 const MAX_WAITING: usize = 64;
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult
+//# Caches MUST NOT be shared across authorization contexts (e.g., a different access token requires
+//# a different cache).
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-scope-field
+//# The response contains private data that is not meant to be shared between callers. Cached
+//# responses MAY be reused for the same authorization context. Caches MUST NOT be shared across
+//# authorization contexts (e.g. a different access token requires a different cache).
 /// The tools of one server as they are now: a [`Catalog`] that follows the server.
 ///
 /// [`McpNotifications`](super::McpNotifications) reports to it when the server's tools have

@@ -81,6 +81,11 @@ fn check(saw: &HashMap<String, Value>) {
     );
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
+//# If the server supports the requested protocol version, it MUST respond with the same version.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+//# The server MUST provide a single HTTP endpoint path (hereafter referred to as the MCP endpoint)
+//# that supports POST.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn third_parties_clients_work_with_it() {
     let _beside = beside().await;

@@ -53,6 +53,10 @@ async fn statuses(gateway: &Running, headers: &[(&str, &str)]) -> Vec<u16> {
     statuses
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security--endpoint
+//# Servers MUST validate the `Origin` header on all incoming connections to prevent DNS rebinding
+//# attacks.
+//# If the `Origin` header is present and invalid, servers MUST respond with HTTP 403 Forbidden.
 /// W14: no route answers under a foreign name (DNS rebinding), nor a foreign page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_hosts_and_origins_are_refused_on_every_route() {

@@ -136,6 +136,13 @@ async fn back(gateway: &Running) -> Duration {
     since.elapsed()
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
+//# The sender of the cancellation notification SHOULD ignore any response to the request that
+//# arrives afterward
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# The client SHOULD ignore any response to the cancelled request that arrives afterward
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timing-considerations
+//# Both parties MUST handle these race conditions gracefully:
 /// X8: whatever it sends, each call has one answer in time, and its own; others are served as if it
 /// were not there; and as soon as it behaves it is back, with nothing left over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -60,6 +60,9 @@ impl Program {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+//# The server `name` (from `serverInfo`) is not guaranteed to be unique across servers and SHOULD
+//# NOT be relied upon for disambiguation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_the_command_line_are_offered_instead_of_those_of_the_tests() {
     let _beside = beside().await;

@@ -26,6 +26,13 @@ async fn its_exit_code_is_the_servers() {
     assert_eq!(client.ended().await.code(), Some(0));
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#stdio
+//# For the stdio transport, the client SHOULD initiate shutdown by:
+//# Sending `SIGKILL` if the server does not exit within a reasonable time after `SIGTERM`
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown
+//# The client SHOULD initiate shutdown by:
+//# If the server does not exit within a reasonable time, forcibly terminating the process using the
+//# mechanism appropriate for the operating system.
 /// Neither a closed stdin nor SIGTERM ends this one, which is behind a shell. Clients' SDKs wait 2
 /// s, and 2 s more after SIGTERM.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,6 +89,16 @@ async fn a_server_that_has_outlived_its_parent_is_killed() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#stdio
+//# For the stdio transport, the client SHOULD initiate shutdown by:
+//# First, closing the input stream to the child process (the server)
+//# Waiting for the server to exit, or sending `SIGTERM` if the server does not exit within a
+//# reasonable time
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown
+//# The client SHOULD initiate shutdown by:
+//# Closing the input stream to the child process (the server).
+//# Waiting for the server to exit.
+//# Servers SHOULD exit promptly when their standard input is closed or reads return end-of-file.
 /// What was asked before the client has closed its end is answered:
 /// `printf ... | gateway wrap -- ..` works as without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

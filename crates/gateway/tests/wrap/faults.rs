@@ -216,6 +216,8 @@ async fn a_call_goes_on_while_there_is_progress_or_the_client_is_asked() {
     assert_eq!(client.refused("hang").await.0, "TOOL_TIMEOUT");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
+//# The server MUST NOT write anything to its `stdout` that is not a valid MCP message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_message_is_said_and_reaches_nobody() {
     let mut client = Client::wrap(&[], &own(&[])).await;

@@ -51,6 +51,9 @@ async fn calls_with(stderr: impl FnOnce(&mut Child)) -> Option<i32> {
         .code()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
+//# The client MAY capture, forward, or ignore the server's `stderr` output and SHOULD NOT assume
+//# `stderr` output indicates error conditions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_go_on_while_nobody_reads_stderr() {
     assert_eq!(calls_with(|_| {}).await, Some(0));
@@ -139,6 +142,8 @@ async fn an_answer_with_the_id_as_another_number_is_passed_on() {
     assert!(client.answer_to(1).await.contains("without a fraction"));
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/index#messages
+//# JSON-RPC messages MUST be UTF-8 encoded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_utf_8_is_replaced() {
     let mut client = Client::wrap(&[], &own(&[])).await;

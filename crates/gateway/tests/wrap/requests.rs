@@ -115,6 +115,8 @@ const WRONG: &str = r##"
 -32602 10 {"jsonrpc":"2.0","id":10,"method":"tools/call","params":["echo",{"to":"nobody"},null]}
 "##;
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
+//# The client MUST NOT write anything to the server's `stdin` that is not a valid MCP message.
 /// A server might find a call in it that no layer has seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_message_is_answered_and_reaches_nobody() {
@@ -136,6 +138,8 @@ async fn what_is_no_message_is_answered_and_reaches_nobody() {
     client.has_not_said("nobody");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
+//# Messages are delimited by newlines, and MUST NOT contain embedded newlines.
 /// `\r` is white space in JSON, and the end of a line to Python, Java and C#.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_line_of_the_client_is_one_line_of_the_server() {
@@ -169,6 +173,9 @@ async fn the_messages_of_a_batch_are_taken_one_by_one() {
     assert_eq!(refusal(&answers[1]["result"]).0, "TOOL_UNAVAILABLE");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#requests
+//# The request ID MUST NOT match the ID of any other request the sender has issued and not yet
+//# received a response for.
 /// Neither is it lost, nor do the layers take it for a failure of the tool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_id_of_an_open_request_is_refused() {

@@ -131,6 +131,8 @@ impl ServerHandler for GatewayHandler {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#error
+//# The message SHOULD be limited to a concise single sentence.
 const UNREADABLE: &str = "`params` is not an object with a string `name` and an object `arguments`";
 
 impl GatewayHandler {
@@ -158,12 +160,18 @@ fn call_of(
     let http = cx.extensions.get::<http::request::Parts>();
     if let Some(http) = http {
         call = call
+            //= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#access-token-privilege-restriction
+            //# The MCP server MUST NOT pass through the token it received from the MCP client.
             .with_request_headers(&http.headers)
             .with_request_extensions(&http.extensions);
         if let Some(trust) = settings.deadlines {
             call = call.with_request_deadline(&http.headers, trust);
         }
     }
+    //= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#identifying-the-user
+    //# Servers MUST NOT rely on client-provided user identification without server verification, as
+    //# this can be forged.
+    //# Instead, servers SHOULD follow security best practices.
     // Over HTTP without a session each request may have a handler of its own.
     if http.is_none_or(|http| http.headers.contains_key(SESSION_HEADER)) {
         call = call.with_unverified_session(session.id());
@@ -330,6 +338,11 @@ const MAX_PAGE_BYTES: u64 = 8 << 20;
 /// The beginning of a cursor; the name of the last tool of the page before follows.
 const AFTER: &str = "after:";
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#implementation-guidelines
+//# Servers SHOULD:
+//# Handle invalid cursors gracefully
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#error-handling
+//# Invalid cursors SHOULD result in an error with code -32602 (Invalid params).
 /// The page that a cursor asks for. By names, so that a list that changes in between loses none
 /// that stays.
 fn page_of(
@@ -401,6 +414,9 @@ mod tests {
         assert_eq!((all.join(""), cursor), ("abcde".into(), None));
     }
 
+    //= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#implementation-guidelines
+    //# Servers SHOULD:
+    //# Provide stable cursors
     #[test]
     fn a_tool_that_stays_is_in_some_page_though_others_go() {
         let first = page_of(["a", "b", "c"].map(tool).to_vec(), None, TWO).unwrap();

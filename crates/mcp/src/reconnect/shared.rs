@@ -130,6 +130,10 @@ impl McpReconnect {
         Some(live)
     }
 
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
+    //# Clients SHOULD cache the result for the lifetime of the server process (stdio) or origin
+    //# (HTTP), and MAY persist it across restarts of the same server configuration, re-probing if
+    //# the cached assumption later fails.
     /// The attempt that goes on, or a new one, and whether it is new; `None` if there is a
     /// connection after all.
     pub(super) fn join(&self) -> Result<Option<(Ended, bool)>, ToolError> {
@@ -254,6 +258,10 @@ impl Attempt {
         let server = Arc::clone(&leaf.shared.server);
         let (connect, leaf) = (Arc::clone(&leaf.shared.connect), leaf.downgrade());
         let outage = outage.clone();
+        //= https://modelcontextprotocol.io/specification/2025-11-25/schema#cancellednotification
+        //# A client MUST NOT attempt to cancel its initialize request.
+        //= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
+        //# The `initialize` request MUST NOT be cancelled by clients
         let connecting = async move { timeout(limit, connect()).await };
         let attempt = async move {
             // Not earlier: a runtime that is shutting down drops the task where it is spawned,

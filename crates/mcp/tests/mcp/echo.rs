@@ -127,6 +127,14 @@ async fn a_key_of_digits_is_hidden_and_its_message_stays_json() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#token-requirements
+//# Note that authorization MUST be included in every HTTP request from client to server, even if
+//# they are part of the same logical session.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-requirements
+//# Access token handling when making requests to MCP servers MUST conform to the requirements
+//# defined in OAuth 2.1 Section 5 "Resource Requests".
+//# MCP client MUST use the Authorization request header field defined in OAuth 2.1 Section 5.1.1:
+//# Note that authorization MUST be included in every HTTP request from client to server.
 /// H-7: a server that repeats the bearer token and the key of its HTTP transport, in a JSON-RPC
 /// error, an event, a refusal, a challenge, and a result.
 #[tokio::test]

@@ -105,6 +105,13 @@ async fn client(url: &str) -> Client<()> {
     ().serve_with_lifecycle(transport, modern()).await.unwrap()
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# The client MUST use HTTP POST to send JSON-RPC messages to the MCP endpoint.
+//# The body of the POST request MUST be a single JSON-RPC request, notification, or response.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# Every JSON-RPC message sent from the client MUST be a new HTTP POST request to the MCP endpoint.
+//# The client MUST use HTTP POST to send JSON-RPC messages.
+//# The body of the HTTP POST MUST be a single JSON-RPC request or notification.
 #[tokio::test]
 async fn calls_go_over_http() {
     let running = serve().await;
@@ -230,6 +237,8 @@ async fn reqwests_errors_are_recognised_by_type() {
     assert_eq!(error.status().unwrap().as_u16(), 429);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# To cancel, the client SHOULD explicitly send an MCP `CancelledNotification`.
 /// T4: over HTTP too a dropped call is seen at the server.
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_at_the_server() {

@@ -38,6 +38,9 @@ async fn run(call: ToolCall) -> Result<McpAnswer, ToolError> {
     leaf.oneshot(call).await
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#requests
+//# Requests MUST include a string or integer ID.
+//# Unlike base JSON-RPC, the ID MUST NOT be `null`.
 #[tokio::test(start_paused = true)]
 async fn arguments_reach_the_server_and_the_answer_comes_back() {
     let call = ToolCall::new("echo")
@@ -118,6 +121,22 @@ async fn a_model_reads_the_words_of_a_server_that_failed() {
     expect!["The service behind tool 'broken' failed: MCP error -32603: the database is on fire. It may have run: repeat it only if it may run twice, or continue without it."].assert_eq(&text.model_message());
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts
+//# When the request has not received a success or error response within the timeout period, the
+//# sender SHOULD issue a cancellation notification for that request and stop waiting for a
+//# response.
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
+//# The request SHOULD still be in-flight, but due to communication latency, it is always possible
+//# that this notification MAY arrive after the request has already finished.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timeouts
+//# When the request has not received a success or error response within the timeout period, the
+//# sender SHOULD cancel the request and stop waiting for a response.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# Cancellation notifications MUST only reference requests that:
+//# Are believed to still be in-progress
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Clients SHOULD:
+//# Implement timeouts for tool calls
 /// T4: a dropped call tells the server, seen at the server.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_times_out_is_cancelled_at_the_server_once() {
@@ -141,6 +160,16 @@ async fn a_call_that_times_out_is_cancelled_at_the_server_once() {
     assert_eq!(server.cancelled.load(SeqCst), 1);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/schema#cancellednotificationparams
+//# This MUST be provided for cancelling non-task requests.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+//# A client SHOULD send a cancellation notification to indicate that a request it previously issued
+//# should be terminated.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#transport-specific-cancellation
+//# The client MUST send a `notifications/cancelled` notification referencing the request ID.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#cancellation
+//# To cancel an in-flight request, the client MUST send a `notifications/cancelled` notification
+//# referencing the request's ID.
 /// T4: the same over the stateless revision.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_is_cancelled_at_a_modern_server() {
@@ -252,6 +281,8 @@ async fn a_call_that_was_never_polled_never_reaches_the_server() {
     assert_eq!(server.started.load(SeqCst), 0);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress#progress-flow
+//# Progress tokens MUST be a string or integer value
 /// T8: the server's progress notifications feed the idle timeout.
 #[tokio::test(start_paused = true)]
 async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
@@ -296,6 +327,9 @@ async fn a_server_that_goes_quiet_is_ended() {
     assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#client-requirements-basic-workflow
+//# If a client receives an `InputRequiredResult` that contains the `inputRequests` field, the
+//# client MUST construct the requested inputs before retrying the original request.
 #[tokio::test(start_paused = true)]
 async fn input_required_is_handed_up_and_never_repeated() {
     let client = connect_modern(Server::default()).await;
@@ -366,6 +400,12 @@ async fn a_closed_connection_is_an_error_of_the_call() {
     assert_eq!(refused.execution(), tower_toolcall::Execution::NotStarted);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#pagination-model
+//# Page size is determined by the server, and clients MUST NOT assume a fixed page size
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#implementation-guidelines
+//# Clients SHOULD:
+//# Treat a missing `nextCursor` as the end of results
+//# Support both paginated and non-paginated flows
 /// R6: the catalog reads every page, and believes annotations only if told to.
 #[tokio::test(start_paused = true)]
 async fn the_catalog_has_the_tools_of_every_page() {

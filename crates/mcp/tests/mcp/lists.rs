@@ -66,6 +66,10 @@ async fn tools_have_the_order_in_which_their_server_lists_them() {
     plain.cancel().await.unwrap();
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility
+//# The fallback MUST NOT be keyed to one specific error code: legacy servers respond to unknown
+//# pre-`initialize` requests with implementation-defined errors (commonly `-32601` or `-32602`) or
+//# not at all.
 /// M-8's kind: rmcp gives `server/discover` 10 s, and a package runner may download for longer.
 #[tokio::test]
 async fn a_server_that_starts_slowly_is_connected_to() {

@@ -181,6 +181,10 @@ async fn call(server: &McpServer) -> Result<McpAnswer, ToolError> {
     ended.expect("it hangs")
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+//# If an `MCP-Session-Id` is returned by the server during initialization, clients using the
+//# Streamable HTTP transport MUST include it in the `MCP-Session-Id` header on all of their
+//# subsequent HTTP requests.
 /// M-5: also an id that is not that of the request, which Python's SDK has.
 #[tokio::test]
 async fn an_answer_without_the_requests_id_is_the_answer_to_the_request() {
@@ -205,6 +209,10 @@ async fn an_answer_without_the_requests_id_is_the_answer_to_the_request() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# The client MUST support both these cases.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# The client MUST support both.
 /// M-5: the same in a stream of events, whose other events stay as they are.
 #[tokio::test]
 async fn an_event_without_the_requests_id_is_the_answer_to_the_request() {
@@ -410,6 +418,11 @@ async fn a_request_that_has_no_answer_ends_its_call() {
     future::join_all(checked).await;
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
+//# The initialization phase MUST be the first interaction between client and server.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+//# MCP clients MUST be able to parse `WWW-Authenticate` headers and respond appropriately to `HTTP
+//# 401 Unauthorized` responses from the MCP server.
 /// M-6: each call fails once, and the next one has a new session.
 #[tokio::test]
 async fn a_lost_session_is_known_in_any_words() {

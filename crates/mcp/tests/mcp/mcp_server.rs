@@ -61,6 +61,9 @@ fn version(server: &McpServer) -> ProtocolVersion {
     service.peer().peer_info().unwrap().protocol_version.clone()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# Client requests carry the following `io.modelcontextprotocol/*` fields in `_meta`; fields marked
+//# as required MUST be included on every request.
 /// M4.
 #[tokio::test]
 async fn the_newest_revision_of_both_sides_is_spoken() {
@@ -113,6 +116,8 @@ async fn a_name_that_the_server_does_not_have_is_a_configuration_error() {
     assert!(error.to_string().contains("did you mean `"), "{error}");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+//# Tool names SHOULD be unique within a server.
 /// M-9: prompt caches miss if the order changes.
 #[test]
 fn tools_are_listed_in_the_servers_order() {
@@ -200,6 +205,9 @@ impl ServerHandler for Growing {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation
+//# Both parties MUST:
+//# Respect the negotiated protocol version
 /// P1, M4: by the subscription of the newest revision, and by the notification of earlier ones.
 #[tokio::test]
 async fn the_list_follows_the_server_in_each_revision() {
@@ -292,6 +300,19 @@ fn modern(method: &str) -> Value {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
+//# After successful initialization, the client MUST send an `initialized` notification to indicate
+//# it is ready to begin normal operations:
+//# The client SHOULD NOT send requests other than pings before the server has responded to the
+//# `initialize` request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility
+//# A client that supports both modern (per-request-metadata) MCP versions and a legacy version that
+//# requires an `initialize` handshake SHOULD probe with `server/discover` before sending any other
+//# request, setting its preferred modern version in `_meta`.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/discover#when-to-call
+//# A client that supports both modern (per-request `_meta`) and legacy (`initialize` handshake)
+//# servers SHOULD send `server/discover` first; see stdio: Backward Compatibility for the fallback
+//# rules.
 /// rmcp gives `server/discover` 10 s, and then sends `initialize`.
 #[tokio::test(start_paused = true)]
 async fn a_server_without_a_handshake_may_start_slowly() {

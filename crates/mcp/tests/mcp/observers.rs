@@ -146,6 +146,9 @@ async fn a_failed_mcp_call_is_no_success_in_result_trace_and_metrics_with_no_set
     assert_eq!(stats.codes["TOOL_EXECUTION_FAILED"], 1);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Clients SHOULD:
+//# Log tool usage for audit purposes
 /// F-7: the server that only the leaf knows stands in the span; what the call says itself stays.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_call_names_the_server_of_its_leaf() {

@@ -140,6 +140,32 @@ fn stack(
         .service(server)
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+//# Every request MUST include the required `_meta` fields; see `_meta`.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# The client MUST include an `Accept` header listing both `application/json` and
+//# `text/event-stream` as supported content types.
+//# The client MUST include the request metadata headers on each POST request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#protocol-version-header
+//# Every POST request to the MCP endpoint MUST include an `MCP-Protocol-Version` header.
+//# The header value MUST match the `io.modelcontextprotocol/protocolVersion` field carried in the
+//# request body's `_meta`.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers
+//# These headers are REQUIRED for compliance.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
+//# While the use of `x-mcp-header` is optional for servers, clients MUST support this feature.
+//# When a server's tool definition includes `x-mcp-header` annotations, conforming clients MUST
+//# mirror the designated parameter values into HTTP headers.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#client-behavior
+//# When constructing a `tools/call` request via HTTP transport, the client MUST:
+//# Extract the values for any standard headers from the request body (e.g., `method`,
+//# `params.name`, `params.uri`).
+//# Append the `Mcp-Method` header and, if applicable, `Mcp-Name` header to the request.
+//# Append a `Mcp-Param-{Name}: {Value}` header to the request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+//# Every request MUST include the required `_meta` fields; see `_meta`.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+//# Every request MUST include the required `_meta` fields; see `_meta`.
 /// M-1: GitHub's case, in front of both SDKs, through README's stack: the first call of a program,
 /// and a client that has never listed the tools.
 #[tokio::test]

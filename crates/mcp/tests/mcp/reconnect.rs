@@ -224,6 +224,9 @@ fn assert_not_sent(error: &ToolError, retry_after: u64) {
     );
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#statelessness
+//# Clients SHOULD NOT use an individual task, thread, or conversation as the lifetime boundary for
+//# the stdio process.
 #[tokio::test(start_paused = true)]
 async fn fifty_callers_make_one_connection() {
     let lab = Lab::new(How::Takes(300));
@@ -295,6 +298,9 @@ async fn a_retry_above_finds_the_server_that_comes_back() {
     assert_eq!(lab.attempts().len(), 2);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#error-handling
+//# Implementations SHOULD be prepared to handle these error cases:
+//# Request timeouts
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_ends_at_its_timeout() {
     let lab = Lab::new(How::Hangs);
@@ -546,6 +552,11 @@ async fn an_idle_connection_that_is_lost_is_replaced_at_once() {
     assert_eq!(lab.attempts(), [0, 60_000]);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping#implementation-considerations
+//# Timeouts SHOULD be appropriate for the network environment
+//# Excessive pinging SHOULD be avoided to reduce network overhead
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping#error-handling
+//# Timeouts SHOULD be treated as connection failures
 /// By setting: who does not answer a call and does not answer a ping is lost; one that answers is
 /// not.
 #[tokio::test(start_paused = true)]
@@ -812,6 +823,10 @@ async fn a_list_of_tools_is_read_again() {
     assert_eq!(reads.load(SeqCst), 2);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/progress#implementation-notes
+//# Senders and receivers SHOULD track active progress tokens
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress#implementation-notes
+//# Clients and servers SHOULD track active progress tokens
 /// T8, T4: reports and cancellations belong to the connection that a call is sent on.
 #[tokio::test(start_paused = true)]
 async fn progress_and_cancellation_go_over_the_new_connection() {

@@ -222,6 +222,9 @@ async fn a_server_that_was_restarted_between_calls_answers_the_next_one() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+//# When a client receives HTTP 404 in response to a request containing an `MCP-Session-Id`, it MUST
+//# start a new session by sending a new `InitializeRequest` without a session ID attached.
 /// Not by rmcp: then the function that connects is called, and can read the new list of tools.
 #[tokio::test]
 async fn an_expired_session_is_a_lost_connection_if_rmcp_does_not_renew_it() {

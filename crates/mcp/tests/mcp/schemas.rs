@@ -43,6 +43,13 @@ fn tool(name: &'static str, input: Value) -> Tool {
     Tool::new(name, "", object(input))
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#schema-dialect
+//# Supported dialects: Implementations MUST support at least 2020-12 and SHOULD document which
+//# additional dialects they support
+//# Recommendation: Implementors are RECOMMENDED to use JSON Schema 2020-12.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#implementation-requirements
+//# Clients and servers MUST support JSON Schema 2020-12 for schemas without an explicit `$schema`
+//# field
 /// MCP's default is draft 2020-12.
 #[test]
 fn the_schemas_of_a_list_are_of_2020_12() {
@@ -202,6 +209,8 @@ fn outputs() -> Schemas {
     Catalog::new([weather, tool("other", json!({}))]).output_schemas()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
+//# Clients SHOULD validate structured results against this schema.
 /// X7: off, warn, report.
 #[test]
 fn structured_content_is_checked_against_the_output_schema() {
@@ -255,6 +264,9 @@ fn structured_content_is_checked_against_the_output_schema() {
     );
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Clients SHOULD:
+//# Validate tool results before passing to LLM
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
     let tool = service_fn(|_: ToolCall| async {
@@ -325,6 +337,9 @@ async fn served(
     timeout(limit, run).await.expect("it hangs")
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Servers MUST:
+//# Validate all tool inputs
 #[tokio::test]
 async fn server_everything_gets_no_wrong_arguments() {
     let calls = [

@@ -125,6 +125,13 @@ fn long(ms: u32, steps: u32) -> ToolCall {
     call(LONG, arguments)
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
+//# The client MUST initiate this phase by sending an `initialize` request containing:
+//# Protocol version supported
+//# Client capabilities
+//# Client implementation information
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+//# Clients SHOULD support stdio whenever possible.
 #[tokio::test]
 async fn a_text_comes_back() {
     bench(async |bench| {
@@ -210,6 +217,9 @@ async fn an_operation_without_progress_is_ended_by_the_idle_timeout() {
     .await;
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timeouts
+//# However, implementations SHOULD always enforce a maximum timeout, regardless of progress
+//# notifications, to limit the impact of a misbehaving client or server.
 /// T2, T8: the total holds with progress, and the call's own beats the tool's 5 s.
 #[tokio::test]
 async fn the_total_is_hard_whatever_progress_is_reported() {
@@ -224,6 +234,17 @@ async fn the_total_is_hard_whatever_progress_is_reported() {
     .await;
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/index#requests
+//# The request ID MUST NOT have been previously used by the requestor within the same session.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#custom-transports
+//# Implementers who choose to support custom transports MUST ensure they preserve the JSON-RPC
+//# message format and lifecycle requirements defined by MCP.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/index#messages
+//# A binding MUST deliver client-sent requests and notifications to the server, and server-sent
+//# responses and notifications to the client.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/index#custom-transports
+//# Implementers who choose to support custom transports MUST preserve the JSON-RPC message format,
+//# the message patterns, and the per-request metadata model.
 /// T3, T4, R6: the server is told, once and of the right call. It works on all the same, which is
 /// why the call may have run, but it does not answer any more.
 #[tokio::test]
@@ -285,6 +306,8 @@ fn mistakes() -> [(ToolCall, &'static str); 2] {
     ]
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#error-handling
+//# Clients SHOULD provide tool execution errors to language models to enable self-correction.
 /// E6, R2, C5: this server answers both with `isError`; the model reads its words.
 #[tokio::test]
 async fn mistakes_are_answers_that_are_not_repeated_and_open_no_breaker() {
@@ -508,6 +531,8 @@ fn exists(pid: &u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#unexpected-termination
+//# If the server process exits unexpectedly, the client SHOULD restart it.
 /// X8: whatever happens to the server, each call has one answer in its time, the connection comes
 /// back by itself, and nothing is left behind.
 #[cfg(target_os = "linux")]

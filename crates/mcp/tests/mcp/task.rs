@@ -140,6 +140,16 @@ async fn answer(polls: u32) -> (McpAnswer, Vec<&'static str>) {
     (answer, server.seen.lock().unwrap().clone())
 }
 
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#capability-negotiation
+//# A client that has negotiated this extension MUST be prepared to handle either `CallToolResult`
+//# or `CreateTaskResult` in response to any supported request it issues.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#tasks
+//# Clients SHOULD honor this value to avoid overwhelming the server.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#task-polling
+//# Clients SHOULD respect the `pollIntervalMs` provided in responses when determining polling
+//# frequency.
+//# Clients SHOULD continue polling until the task reaches a terminal status or until invoking
+//# `tasks/cancel`.
 /// H5: at the interval that the server asks for.
 #[tokio::test(start_paused = true)]
 async fn the_result_of_a_task_is_the_answer_of_the_call() {
@@ -200,6 +210,11 @@ async fn a_task_that_asks_for_input_ends_the_wait_and_stays_on_the_record() {
     assert!(!server.seen.lock().unwrap().contains(&"cancel"));
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#behavior-requirements
+//# For task-augmented requests, the `tasks/cancel` request MUST be used instead of the
+//# `notifications/cancelled` notification.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#task-cancellation
+//# The `notifications/cancelled` notification MUST NOT be used for task cancellation.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_cancels_its_task() {
     let server = Tasks {
@@ -214,6 +229,9 @@ async fn a_dropped_call_cancels_its_task() {
     assert_eq!(*server.seen.lock().unwrap(), ["call", "get", "cancel"]);
 }
 
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#task-polling
+//# Clients SHOULD persist task IDs to durable storage so that polling can resume after a crash or
+//# restart.
 /// H5: what is left of the task's own words is in the error, and its job resumes it over another
 /// connection.
 #[tokio::test(start_paused = true)]

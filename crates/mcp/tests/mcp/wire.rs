@@ -54,6 +54,8 @@ async fn error(code: i32, message: &str) -> ToolError {
     answer(Some(error)).await.unwrap_err()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes
+//# Apart from `-32002` (see below), receivers MUST NOT assume any specific meaning for these codes.
 /// E2: a peer's codes are read by what they mean, the meaningless ones by their message.
 #[tokio::test(start_paused = true)]
 async fn error_codes_of_other_sdks() {
@@ -179,6 +181,13 @@ async fn the_model_reads_structured_content_that_no_text_carries() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#result
+//# For backward compatibility, when a client receives a result from a server implementing an
+//# earlier protocol version (which does not include resultType), the client MUST treat the absent
+//# field as "complete".
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#resulttype
+//# For backward compatibility with servers implementing earlier protocol versions, which do not
+//# include `resultType`, clients MUST treat an absent `resultType` as `"complete"`.
 /// E6: an absent flag is false, and content may be missing.
 #[tokio::test(start_paused = true)]
 async fn a_bare_result_is_a_success() {

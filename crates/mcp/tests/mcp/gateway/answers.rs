@@ -139,6 +139,13 @@ async fn failing(error: impl Fn() -> ToolError + Clone + Send + Sync + 'static) 
     client.body("pay", json!({})).await
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult
+//# Any errors that originate from the tool SHOULD be reported inside the result object, with
+//# isError set to true, not as an MCP protocol-level error response.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes
+//# New error codes for purposes not defined by this specification SHOULD be allocated outside the
+//# JSON-RPC reserved range (`-32768` to `-32000`); the remainder of the integer space is available
+//# for application-defined errors.
 /// §7.3: of every kind the model reads what it should do; only a tool that is not there is a
 /// protocol error.
 #[tokio::test]
@@ -221,6 +228,12 @@ async fn a_panic_is_an_answer_and_the_session_goes_on() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
+//# If one party supports an extension but the other does not, the supporting party MUST either
+//# revert to core protocol behavior or reject the request with an appropriate error.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#capability-negotiation
+//# A server MUST NOT return `CreateTaskResult` to a client that did not include the extension
+//# capability on its request, regardless of prior declarations.
 /// A task is known to its server alone, and is not promised to the client.
 #[tokio::test]
 async fn a_task_is_a_clear_error() {

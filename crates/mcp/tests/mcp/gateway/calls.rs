@@ -19,6 +19,9 @@ use super::{
     upstream::Upstream,
 };
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# The SSE stream SHOULD eventually include a JSON-RPC response for the JSON-RPC request sent in
+//# the POST body.
 /// X9: whoever calls through the gateway gets what the server says, to the byte.
 #[tokio::test]
 async fn answers_are_those_of_the_server() {
@@ -53,6 +56,11 @@ async fn a_server_of_an_older_revision_answers_a_newer_client() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#result-responses
+//# Result responses MUST include the same ID as the request they correspond to.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#statelessness
+//# Servers SHOULD be prepared to handle requests associated with multiple tasks, threads, or
+//# conversations.
 /// A session's ids are its own: two clients count from the same number.
 #[tokio::test]
 async fn sessions_with_the_same_request_ids_do_not_mix() {
@@ -121,6 +129,8 @@ async fn the_headers_of_a_request_over_http_are_taken_up() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timeouts
+//# SDKs and other middleware SHOULD allow these timeouts to be configured on a per-request basis.
 /// V3: a client that gives calls no time has them time out; only where clients are trusted does
 /// that open the breaker for all.
 #[tokio::test]
@@ -192,6 +202,12 @@ async fn a_clients_idempotency_key_goes_on_if_it_is_let() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
+//# Certain key names are reserved by MCP for protocol-level metadata; implementations MUST NOT make
+//# assumptions about values at these keys.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# Certain key names are reserved by MCP for protocol-level metadata, as specified below;
+//# implementations MUST NOT make assumptions about values at these keys.
 /// M-12: what a client adds for the tool; not what is of its own connection or of its trace.
 #[tokio::test]
 async fn a_clients_meta_goes_on_to_the_server() {
@@ -213,6 +229,13 @@ async fn a_clients_meta_goes_on_to_the_server() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#inputrequiredresult
+//# Clients MUST NOT inspect, parse, modify, or make any assumptions about its contents.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#client-requirements-basic-workflow
+//# If an `InputRequiredResult` contains the `requestState` field, the client MUST echo back the
+//# exact value of that field when retrying the original request.
+//# Clients MUST NOT inspect, parse, modify, or make any assumptions about the `requestState`
+//# contents.
 /// A server that asks for input is answered through the gateway.
 #[tokio::test]
 async fn questions_and_their_answers_go_through() {

@@ -24,6 +24,9 @@ fn hanging(client: &Connected) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move { drop(call.await) })
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# Servers receiving cancellation notifications SHOULD:
+//# Free associated resources
 /// T4: who is gone is told all the way down, and nobody else is.
 #[tokio::test]
 async fn a_client_that_gives_up_cancels_the_call_at_the_server() {
@@ -46,6 +49,12 @@ async fn a_client_that_gives_up_cancels_the_call_at_the_server() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
+//# This notification indicates that the result will be unused, so any associated processing SHOULD
+//# cease.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# Servers receiving cancellation notifications SHOULD:
+//# Stop processing the cancelled request
 /// By the protocol's own message, with a reason. rmcp sends no answer then.
 #[tokio::test]
 async fn a_cancelled_request_reaches_the_server() {
@@ -84,6 +93,12 @@ async fn a_client_at_a_stream_that_is_gone_cancels_its_calls() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#transport-specific-cancellation
+//# The server MUST treat a client disconnect as cancellation of that request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#cancellation
+//# Closing the SSE response stream MUST be treated by the server as cancellation of that request.
+//# The server SHOULD stop work on the cancelled request as soon as practical and MUST NOT send any
+//# further messages for it.
 #[tokio::test]
 async fn a_client_over_http_that_is_gone_cancels_its_calls() {
     for way in HTTP {

@@ -113,6 +113,15 @@ async fn call_with(user: &User, tool: &'static str, arguments: Value) -> String 
     result.content[0].as_text().unwrap().text.clone()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#elicitation-requests
+//# All elicitation requests MUST include the following parameters:
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#form-mode-elicitation-requests
+//# Form mode elicitation requests MUST either specify `mode: "form"` or omit the `mode` field, and
+//# include these additional parameters:
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#error-handling
+//# Servers SHOULD NOT assume that elicitation requests will always succeed, and MUST handle cases
+//# where the user declines or cancels the elicitation, or where the client fails to process the
+//# request.
 #[tokio::test]
 async fn the_user_of_the_client_is_asked() {
     let user = User::new(ElicitationAction::Accept);
@@ -167,6 +176,11 @@ async fn that_something_is_not_shown_is_said_first() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation
+//# Both parties MUST:
+//# Only use capabilities that were successfully negotiated
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# A server MUST NOT rely on capabilities the client has not declared.
 #[tokio::test]
 async fn a_client_that_cannot_ask_has_no_approver() {
     let url = ElicitationCapability::default().with_url(UrlElicitationCapability::default());
@@ -193,6 +207,8 @@ async fn a_client_that_cannot_ask_has_no_approver() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#security-considerations
+//# Servers MUST bind elicitation requests to the client and user identity
 /// An answer is for its question: late, twice, or before another one's, it approves nothing.
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_another_question_approves_nothing() {

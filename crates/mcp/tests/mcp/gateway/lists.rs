@@ -29,6 +29,9 @@ fn of_tools(tools: impl ListTools) -> GatewayHandler {
     GatewayHandler::new(nothing, tools)
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#capabilities
+//# This set MAY be empty and MAY change over time (see List Changed Notification), but MUST NOT
+//# vary per-connection or as a side effect of other requests on the connection.
 /// X1: the names are those that can be called, the definitions those of the server.
 #[tokio::test]
 async fn the_list_is_the_routers() {
@@ -59,6 +62,10 @@ async fn a_long_list_comes_in_pages_and_in_order() {
     assert!(handler.with_page_size(0).is_err());
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/discover#discoverresult
+//# Servers SHOULD include this field.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#capabilities
+//# Servers that support tools MUST declare the `tools` capability:
 #[tokio::test]
 async fn clients_are_told_what_it_is() {
     let handler = of_tools(Vec::new)
@@ -75,6 +82,20 @@ async fn clients_are_told_what_it_is() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+//# The server MUST provide a single HTTP endpoint path (hereafter referred to as the MCP endpoint)
+//# that supports both POST and GET methods.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
+//# The client MUST include an `Accept` header, listing `text/event-stream` as a supported content
+//# type.
+//# The server MUST either return `Content-Type: text/event-stream` in response to this HTTP GET, or
+//# else return HTTP 405 Method Not Allowed, indicating that the server does not offer an SSE stream
+//# at this endpoint.
+//= https://modelcontextprotocol.io/specification/2025-11-25/server/tools#list-changed-notification
+//# When the list of available tools changes, servers that declared the `listChanged` capability
+//# SHOULD send a notification:
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#notifications
+//# Notifications MUST NOT include an ID.
 /// A server's new list reaches the clients of the older revisions by itself.
 #[tokio::test]
 async fn a_change_at_the_server_is_told_to_the_clients() {
@@ -194,6 +215,17 @@ async fn a_tool_is_found_as_it_is_listed() {
     assert_eq!((router.list().len(), one.list().len()), (14, 13));
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationmetaobject
+//# The server MUST include this key on every notification delivered via a subscriptions/listen
+//# stream, so the client can correlate the notification with the originating subscription.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# On notifications delivered via a `subscriptions/listen` stream, the server MUST include
+//# `io.modelcontextprotocol/subscriptionId` in `_meta` so the client can correlate the notification
+//# with the originating subscription request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#list-changed-notification
+//# When the list of available tools changes, servers that declared the `listChanged` capability
+//# SHOULD send a notification to clients that have opened a `subscriptions/listen` stream with
+//# `toolsListChanged: true`:
 /// Those of 2026-07-28 hear it on the stream that they ask for, and its end when the gateway
 /// closes.
 #[tokio::test]

@@ -71,6 +71,9 @@ async fn the_session_id_of_a_call_is_not_the_clients() {
     assert!(session.starts_with('s') && session.len() < 10, "{session}");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#statelessness
+//# Servers SHOULD NOT require that a client reuse the same connection or process to perform related
+//# operations.
 /// Without a session each request is one of a handler of its own, and of no client that could be
 /// known.
 #[tokio::test]

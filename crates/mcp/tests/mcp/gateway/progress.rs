@@ -44,6 +44,15 @@ fn values(heard: &[ProgressNotificationParam]) -> Vec<f64> {
     heard.iter().map(|told| told.progress).collect()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress#progress-flow
+//# The `progress` value MUST increase with each notification, even if the total is unknown.
+//# The `message` field SHOULD provide relevant human readable progress information.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress#behavior-requirements
+//# Progress notifications MUST only reference tokens that:
+//# Were provided in an active request
+//# Are associated with an in-progress operation
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress#implementation-notes
+//# Progress notifications MUST stop after completion
 /// T6: with the client's own token, growing, with total and text, and not after the answer.
 #[tokio::test(start_paused = true)]
 async fn a_servers_progress_reaches_the_client_that_has_asked_for_it() {
@@ -59,6 +68,10 @@ async fn a_servers_progress_reaches_the_client_that_has_asked_for_it() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# These messages SHOULD relate to the originating client request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#receiving-messages
+//# These notifications MUST relate to the originating client request.
 /// The same where time runs: of what comes too fast the newest is enough.
 #[tokio::test]
 async fn progress_goes_over_http() {
@@ -84,6 +97,14 @@ async fn progress_keeps_the_call_alive_and_is_passed_on() {
     assert_eq!(steps(&mut client).await.len(), 3);
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# If the input is a JSON-RPC request, the server MUST either return `Content-Type:
+//# text/event-stream`, to initiate an SSE stream, or `Content-Type: application/json`, to return
+//# one JSON object.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# If the body is a JSON-RPC request, the server MUST return either `Content-Type:
+//# application/json` (a single JSON object) or `Content-Type: text/event-stream` (an SSE response
+//# stream).
 /// Where there are no sessions, and where answers are JSON, too.
 #[tokio::test]
 async fn progress_holds_up_no_answer_in_other_settings_of_http() {

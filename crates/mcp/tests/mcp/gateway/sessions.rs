@@ -88,6 +88,19 @@ impl Server {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+//# If the server accepts the input, the server MUST return HTTP status code 202 Accepted with no
+//# body.
+//# If the server cannot accept the input, it MUST return an HTTP error status code (e.g., 400 Bad
+//# Request).
+//# After the JSON-RPC response has been sent, the server SHOULD terminate the SSE stream.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# If the server accepts it, the server MUST return HTTP status code `202 Accepted` with no body.
+//# If the server cannot accept it, it MUST return an HTTP error status code (e.g., `400 Bad
+//# Request`).
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#protocol-version-header
+//# A server that does not support such clients MUST reject a request without the header per Server
+//# Validation.
 /// W14: no client makes the gateway's memory grow without end, and none that works is disturbed.
 #[tokio::test]
 async fn the_session_that_has_been_idle_for_longest_goes() {

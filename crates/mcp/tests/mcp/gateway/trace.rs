@@ -20,6 +20,8 @@ use crate::observers::listen;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# When present, their values MUST follow W3C Trace Context and W3C Baggage formats respectively.
 #[tokio::test]
 async fn the_clients_trace_goes_on_through_the_gateway_to_the_server() {
     listen();

@@ -58,6 +58,12 @@ impl Wire {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+//# Servers receiving cancellation notifications SHOULD:
+//# Not send a response for the cancelled request
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#cancellation
+//# Servers SHOULD stop work on a cancelled request as soon as practical and MUST NOT send any
+//# further messages for it.
 /// X9: nobody waits for it.
 #[tokio::test]
 async fn a_cancelled_request_is_not_answered() {
@@ -73,6 +79,8 @@ async fn a_cancelled_request_is_not_answered() {
     assert_eq!(wire.receive().await["id"], 8);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#notifications
+//# The receiver MUST NOT send a response.
 /// A session is told of a change once, and holds one place, however often its client says that it
 /// is ready.
 #[tokio::test]

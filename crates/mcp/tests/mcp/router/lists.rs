@@ -50,6 +50,10 @@ async fn tools_come_and_go_while_the_program_runs() {
     assert_eq!(server.calls.load(SeqCst), calls, "the server is not asked");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+//# Clients or proxies that aggregate tools from multiple servers MAY encounter naming collisions
+//# (for example, two servers each exposing a `search` tool) and SHOULD implement a disambiguation
+//# strategy such as prefixing tool names with a server identifier.
 #[tokio::test(start_paused = true)]
 async fn the_definitions_have_the_flat_names() {
     let server = Server::with(&["search", "fetch"]);
@@ -153,6 +157,9 @@ async fn a_call_during_a_refresh_waits_for_nothing() {
     assert_eq!(run(&router, "docs__fetch").await.unwrap(), "fetch done");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#time-to-live-ttl-field
+//# If `ttlMs` is absent, clients SHOULD assume a default of `0` (immediately stale) and rely on
+//# their own caching heuristics or notifications.
 /// One at a time, and one more: the last change is seen.
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_a_hundred_notifications_asks_twice() {

@@ -48,6 +48,9 @@ async fn a_refresh_that_fails_keeps_the_old_list_and_warns() {
     assert_eq!(connection.names(), ["a", "b"]);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timeouts
+//# Implementations SHOULD establish timeouts for all sent requests, to prevent hung connections and
+//# resource exhaustion.
 /// The refresh is bounded; meanwhile and afterwards calls go on.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_lists_is_not_waited_for() {
@@ -195,6 +198,13 @@ async fn refused(pages: Vec<rmcp::model::ListToolsResult>) -> (usize, String) {
     (server.listed.load(SeqCst) - 1, error.message().to_owned())
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#implementation-guidelines
+//# Clients MUST treat cursors as opaque tokens:
+//# Don't make assumptions about cursor format
+//# Don't attempt to parse or modify cursors
+//# Don't make any determination based on cursor value other than whether a non-null value was
+//# provided (e.g. an empty string is a valid cursor and thus MUST NOT be treated as the end of
+//# results)
 /// M-8: a cursor that does not advance, one that is always empty, and a circle.
 #[tokio::test(start_paused = true)]
 async fn a_list_ends_where_its_cursor_repeats() {
