@@ -69,6 +69,13 @@ pub(super) enum Client {
 }
 
 impl Client {
+    //= https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
+    //# Servers MUST NOT use this notification to cancel any other request.
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+    //# Servers MUST NOT send `notifications/cancelled` for any other purpose.
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#behavior-requirements
+    //# Server-sent cancellation notifications MUST reference a `subscriptions/listen` request, to
+    //# terminate that subscription stream
     /// The client of a revision that has server requests, if it has forms.
     pub(super) fn of(cx: &RequestContext<RoleServer>) -> Option<Self> {
         let info = cx.peer.peer_info();
@@ -142,6 +149,11 @@ pub(super) fn question(approval: &Approval) -> String {
     format!("Allow this call?{warning} {approval}.")
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#user-interaction-model
+//# Servers MUST NOT use form mode elicitation to request sensitive information such as passwords,
+//# API keys, access tokens, or payment credentials
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#form-mode-security
+//# Servers MUST NOT request sensitive information (passwords, API keys, etc.) via form mode
 /// A question with an empty form.
 pub(super) fn form(message: String) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams {

@@ -26,6 +26,9 @@ use crate::future::lock;
 /// The beginning of each state that a gateway has sealed.
 const OURS: &str = "tower-toolcall:";
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# `inputRequests` keys are server assigned identifiers and MUST be unique within the scope of the
+//# request.
 /// The key of a gateway's own question.
 const APPROVAL: &str = "approval";
 

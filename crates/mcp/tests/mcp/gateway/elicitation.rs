@@ -181,6 +181,10 @@ async fn that_something_is_not_shown_is_said_first() {
 //# Only use capabilities that were successfully negotiated
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
 //# A server MUST NOT rely on capabilities the client has not declared.
+//# If processing a request requires a capability the client did not include in
+//# `io.modelcontextprotocol/clientCapabilities`, the server MUST return a
+//# `MissingRequiredClientCapabilityError` (`-32021`) whose `data.requiredCapabilities` lists the
+//# missing capabilities.
 #[tokio::test]
 async fn a_client_that_cannot_ask_has_no_approver() {
     let url = ElicitationCapability::default().with_url(UrlElicitationCapability::default());
@@ -207,8 +211,6 @@ async fn a_client_that_cannot_ask_has_no_approver() {
     }
 }
 
-//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#security-considerations
-//# Servers MUST bind elicitation requests to the client and user identity
 /// An answer is for its question: late, twice, or before another one's, it approves nothing.
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_another_question_approves_nothing() {

@@ -166,6 +166,25 @@ async fn a_client_of_2026_07_28_asks_its_user_and_the_call_runs_once() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# If a client request contains a `requestState` field, servers MUST treat `requestState` as an
+//# attacker-controlled input.
+//# If `requestState` influences authorization, resource access, or business logic, servers MUST
+//# protect its integrity (e.g. HMAC or AEAD) and MUST reject state that fails verification.
+//# To prevent replay, servers SHOULD include the following inside the integrity-protected
+//# `requestState` payload and verify each on receipt:
+//# the authenticated principal, rejecting state presented by a different principal.
+//# Servers for which a given `requestState` must be consumed at most once (e.g., one-time
+//# redemptions) MUST enforce that invariant server-side.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#security-considerations
+//# Servers MUST validate request state as described in the server requirements above.
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#statefulness
+//# However, if state is stored, servers implementing elicitation MUST securely associate this state
+//# with individual users following the guidelines in the security best practices document.
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#security-considerations
+//# Servers MUST bind elicitation requests to the client and user identity
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#form-mode-security
+//# Servers SHOULD validate received data matches the requested schema
 /// M2: a state holds for its call and its caller, once and for a while, and only as it was given.
 #[tokio::test]
 async fn a_state_that_is_not_of_this_call_is_refused() {
@@ -204,6 +223,16 @@ async fn a_state_that_is_not_of_this_call_is_refused() {
     assert_eq!(tool.runs(), 1);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/index
+//# Servers MUST NOT initiate JSON-RPC requests, and clients do not send JSON-RPC responses.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+//# Servers MUST send server-to-client requests (such as `roots/list`, `sampling/createMessage`, or
+//# `elicitation/create`) using the MRTR pattern.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# Servers MUST NOT assume that clients will fulfill the `inputRequests` or retry the original
+//# request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#receiving-messages
+//# The server MUST NOT write JSON-RPC requests to `stdout`.
 /// A no cannot be turned into a yes afterwards, and a question that was not answered is asked again.
 #[tokio::test]
 async fn an_answer_holds_once_whatever_it_was() {
@@ -221,6 +250,10 @@ async fn an_answer_holds_once_whatever_it_was() {
     assert_eq!(tool.runs(), 0);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# To prevent replay, servers SHOULD include the following inside the integrity-protected
+//# `requestState` payload and verify each on receipt:
+//# a short expiry (TTL), rejecting state presented after it lapses;
 #[tokio::test]
 async fn a_state_expires_with_the_policys_limit() {
     let tool = Tool::default();
@@ -232,6 +265,9 @@ async fn a_state_expires_with_the_policys_limit() {
     assert_eq!(tool.runs(), 0);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#statelessness
+//# State that needs to span multiple requests (e.g., long-running tasks, application-level handles)
+//# MUST be referenced by an explicit identifier the client passes on each request.
 /// B2: a gateway that was restarted with its key knows the question of the one before.
 #[tokio::test]
 async fn a_gateway_that_was_restarted_between_runs_the_call_once() {
