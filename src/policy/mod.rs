@@ -29,35 +29,49 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
 //! // A person, a chat, a ticket; here a function.
-//! let approver = service_fn(|approval: Approval| async move {
-//!     Ok::<_, ToolError>(match approval.arguments_in_full()["path"].as_str() {
-//!         Some(path) if path.starts_with("/tmp/") => approval.approve(),
-//!         _ => approval.deny("delete only below /tmp"),
+//! let approver = service_fn(|asked: Approval| async move {
+//!     let path = asked.arguments_in_full()["path"].as_str();
+//!     let below = path.is_some_and(|p| p.starts_with("/tmp/"));
+//!     Ok::<_, ToolError>(match below {
+//!         true => asked.approve(),
+//!         false => asked.deny("delete only below /tmp"),
 //!     })
 //! });
+//! let deletes = Rule::ask("delete_*").because("it is final");
 //! let policy = PolicyLayer::new()
 //!     .allow("read_*")
-//!     .rule(Rule::ask("delete_*").because("what is deleted is gone"))
+//!     .rule(deletes)
 //!     .deny_by_default()
 //!     .with_approver(approver);
 //! policy.check()?;
 //!
-//! let tool = service_fn(|_: ToolCall| async { Ok::<_, AnyError>("done") });
-//! let tools = ServiceBuilder::new().layer(policy).service(tool);
+//! let tool = service_fn(|_: ToolCall| async {
+//!     Ok::<_, AnyError>("done")
+//! });
+//! let tools = ServiceBuilder::new()
+//!     .layer(policy)
+//!     .service(tool);
 //!
-//! assert_eq!(tools.clone().oneshot(ToolCall::new("read_file")).await?, "done");
-//! let delete = |path| ToolCall::new("delete_file").with_json(json!({ "path": path }));
-//! assert_eq!(tools.clone().oneshot(delete("/tmp/a")?).await?, "done");
+//! let read = ToolCall::new("read_file");
+//! assert_eq!(tools.clone().oneshot(read).await?, "done");
 //!
-//! let error = tools.clone().oneshot(delete("/etc")?).await.unwrap_err();
+//! let delete = ToolCall::new("delete_file");
+//! let call = delete.clone().with_json(json!({ "path": "/tmp/a" }))?;
+//! assert_eq!(tools.clone().oneshot(call).await?, "done");
+//!
+//! let call = delete.with_json(json!({ "path": "/etc" }))?;
+//! let error = tools.clone().oneshot(call).await.unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::Denied);
 //! assert_eq!(
 //!     error.model_message(),
-//!     "The call of tool 'delete_file' was not approved: delete only below /tmp. \
-//!      Do not repeat it as it is."
+//!     "The call of tool 'delete_file' was not approved: \
+//!      delete only below /tmp. Do not repeat it as it is."
 //! );
-//! let error = tools.oneshot(ToolCall::new("pay")).await.unwrap_err();
-//! assert_eq!(error.message(), "no rule of the policy allows the call");
+//!
+//! let pay = ToolCall::new("pay");
+//! let error = tools.oneshot(pay).await.unwrap_err();
+//! let text = "no rule of the policy allows the call";
+//! assert_eq!(error.message(), text);
 //! # Ok(()) }
 //! ```
 //!

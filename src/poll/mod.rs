@@ -21,12 +21,14 @@
 //! use serde_json::{Map, Value, json};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! use tower_toolcall::{
-//!     AnyError, ErrorKind, ServiceBuilderExt, ToolCall, ToolError,
+//!     AnyError, ErrorKind, ServiceBuilderExt, ToolCall,
+//!     ToolError,
 //!     call::JobRef,
 //!     poll::{Job, Polled, Started},
 //! };
 //!
-//! /// Answers such as `{"job": 7}`, and `{"state": "done", "rows": 3}` for the job.
+//! /// Begins with `{"job": 7}`, and the job ends with
+//! /// `{"state": "done", "rows": 3}`.
 //! #[derive(Clone)]
 //! struct Reports;
 //!
@@ -34,24 +36,43 @@
 //! struct Asks(u64);
 //!
 //! impl Job<Value> for Reports {
-//!     fn started(&self, call: &ToolCall, answer: Value) -> Result<Started<Value>, ToolError> {
-//!         let values = Map::from_iter([("id".to_owned(), answer["job"].clone())]);
-//!         Ok(Started::Running(JobRef::new(call, values)?, None))
+//!     fn started(
+//!         &self,
+//!         call: &ToolCall,
+//!         answer: Value,
+//!     ) -> Result<Started<Value>, ToolError> {
+//!         let id = ("id".to_owned(), answer["job"].clone());
+//!         let job = JobRef::new(call, Map::from_iter([id]))?;
+//!         Ok(Started::Running(job, None))
 //!     }
 //!
-//!     fn ask(&self, call: &ToolCall, job: &JobRef) -> ToolCall {
+//!     fn ask(
+//!         &self,
+//!         call: &ToolCall,
+//!         job: &JobRef,
+//!     ) -> ToolCall {
+//!         let id = job.values()["id"].as_u64();
+//!         let id = id.unwrap_or_default();
 //!         let mut ask = call.follow_up();
-//!         ask.extensions_mut().insert(Asks(job.values()["id"].as_u64().unwrap_or_default()));
+//!         ask.extensions_mut().insert(Asks(id));
 //!         ask
 //!     }
 //!
-//!     fn read(&self, _: &ToolCall, answer: Value) -> Result<Polled<Value>, ToolError> {
+//!     fn read(
+//!         &self,
+//!         _: &ToolCall,
+//!         answer: Value,
+//!     ) -> Result<Polled<Value>, ToolError> {
 //!         match answer["state"].as_str() {
 //!             Some("done") => Ok(Polled::Done(answer)),
-//!             Some("failed") => {
-//!                 Err(ToolError::new(ErrorKind::Reported, "the report has failed"))
-//!             }
-//!             _ => Ok(Polled::Running { after: None, note: None }),
+//!             Some("failed") => Err(ToolError::new(
+//!                 ErrorKind::Reported,
+//!                 "the report has failed",
+//!             )),
+//!             _ => Ok(Polled::Running {
+//!                 after: None,
+//!                 note: None,
+//!             }),
 //!         }
 //!     }
 //! }
@@ -60,9 +81,11 @@
 //! # async fn main() -> Result<(), AnyError> {
 //! let begin = tokio::time::Instant::now();
 //! let tool = service_fn(move |call: ToolCall| async move {
-//!     Ok::<_, AnyError>(match call.extensions().get::<Asks>() {
+//!     let is_done = begin.elapsed() > Duration::from_secs(20);
+//!     let asks = call.extensions().get::<Asks>();
+//!     Ok::<_, AnyError>(match asks {
 //!         None => json!({ "job": 7 }),
-//!         Some(Asks(7)) if begin.elapsed() > Duration::from_secs(20) => {
+//!         Some(Asks(7)) if is_done => {
 //!             json!({ "state": "done", "rows": 3 })
 //!         }
 //!         Some(_) => json!({ "state": "running" }),

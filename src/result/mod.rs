@@ -25,19 +25,27 @@
 //!
 //! ```
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
-//! use tower_toolcall::{AnyError, ToolCall, result::{Status, ToolResultLayer}};
+//! use tower_toolcall::{
+//!     AnyError, ToolCall,
+//!     result::{Status, ToolResultLayer},
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let tool = service_fn(|call: ToolCall| async move {
-//!     if call.arguments().is_empty() { return Err(AnyError::from("503 Service Unavailable")) }
-//!     Ok(12)
+//! let tool = service_fn(|_: ToolCall| async {
+//!     Err::<u64, _>(AnyError::from("503 Service Unavailable"))
 //! });
-//! let tools = ServiceBuilder::new().layer(ToolResultLayer::new()).service(tool);
+//! let tools = ServiceBuilder::new()
+//!     .layer(ToolResultLayer::new())
+//!     .service(tool);
 //!
-//! let Ok(result) = tools.oneshot(ToolCall::new("weather").with_id("call_1")).await;
+//! let call = ToolCall::new("weather").with_id("call_1");
+//! let Ok(result) = tools.oneshot(call).await;
 //! assert_eq!(result.status(), Status::Error);
-//! assert_eq!((result.tool(), result.call_id()), ("weather", Some("call_1")));
-//! let text = "The service behind tool 'weather' failed: 503 Service Unavailable. It may";
+//! assert_eq!(result.tool(), "weather");
+//! assert_eq!(result.call_id(), Some("call_1"));
+//!
+//! let text = "The service behind tool 'weather' failed: \
+//!             503 Service Unavailable.";
 //! assert!(result.model_message().starts_with(text));
 //! # }
 //! ```

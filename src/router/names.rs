@@ -87,9 +87,10 @@ mod tests {
             tool in "[ab_.:]{0,8}",
             separator in "[_.:]{1,3}",
         ) {
-            prop_assume!(check_server(&server, &separator).is_ok());
-            let flat = flat(&server, &separator, &tool);
-            prop_assert_eq!(split(&flat, &separator), Some((&*server, &*tool)));
+            if check_server(&server, &separator).is_ok() {
+                let flat = flat(&server, &separator, &tool);
+                prop_assert_eq!(split(&flat, &separator), Some((&*server, &*tool)));
+            }
         }
 
         /// Only ambiguous names are refused.
@@ -98,9 +99,10 @@ mod tests {
             server in "[ab_]{1,6}",
             separator in "[_b]{1,3}",
         ) {
-            prop_assume!(check_server(&server, &separator).is_err());
-            let flat = flat(&server, &separator, "t");
-            prop_assert_ne!(split(&flat, &separator), Some((&*server, "t")));
+            if check_server(&server, &separator).is_err() {
+                let flat = flat(&server, &separator, "t");
+                prop_assert_ne!(split(&flat, &separator), Some((&*server, "t")));
+            }
         }
     }
 }

@@ -24,32 +24,42 @@
 //!     AnyError, ServiceBuilderExt, ToolCall,
 //!     token::{Secret, Target, TokenLayer, UpstreamToken},
 //! };
-//! use tower_toolcall_http::{ReqwestClient, token::{ClientAuth, TokenEndpoint}};
+//! use tower_toolcall_http::{
+//!     ReqwestClient,
+//!     token::{ClientAuth, TokenEndpoint},
+//! };
 //! use bytes::Bytes;
 //!
 //! # use http::{Request, Response};
 //! # use http_body_util::Full;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
-//! let client = ReqwestClient::new()?; // or another HTTP client
+//! // Or another HTTP client.
+//! let client = ReqwestClient::new()?;
 //! # let client = tower::service_fn(|_: Request<Bytes>| async {
 //! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "expires_in": 300,
 //! #         "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;
 //! #     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from(answer)))
 //! # });
 //! // Out of a file, or the environment.
-//! let auth = ClientAuth::basic("gateway", Secret::from("s3cr3t"));
-//! let endpoint = TokenEndpoint::<_, Bytes>::new("https://id.example.com/token", auth, client)?;
+//! let secret = Secret::from("s3cr3t");
+//! let auth = ClientAuth::basic("gateway", secret);
+//! let url = "https://id.example.com/token";
+//! let endpoint: TokenEndpoint<_, Bytes> =
+//!     TokenEndpoint::new(url, auth, client)?;
 //! let exchange = ServiceBuilder::new()
 //!     .concurrency_limit(32) // see "Untrusted callers"
-//!     .tool_circuit_breaker() // of the provider, not of a tool
+//!     .tool_circuit_breaker() // of the provider
 //!     .tool_timeout(Duration::from_secs(5))
 //!     .tool(endpoint);
+//! let orders = Target::audience("orders").with_scope("write");
 //! let tokens = TokenLayer::new(exchange)
-//!     .with_tool("order", Target::audience("orders").with_scope("write"));
+//!     .with_tool("order", orders);
 //!
 //! let tool = tower::service_fn(|call: ToolCall| async move {
-//!     let token = call.extensions().get::<UpstreamToken>().expect("put there by the layer");
-//!     Ok::<_, AnyError>(format!("Authorization: Bearer {}", token.expose()))
+//!     let token = call.extensions().get::<UpstreamToken>();
+//!     let token = token.expect("the layer puts it there");
+//!     let header = format!("Bearer {}", token.expose());
+//!     Ok::<_, AnyError>(header)
 //! });
 //! let stack = ServiceBuilder::new()
 //!     .layer(tokens)
@@ -57,8 +67,10 @@
 //!     .tool_timeout(Duration::from_secs(30))
 //!     .tool(tool);
 //!
-//! let call = ToolCall::new("order").with_subject_token("the agent's own");
-//! assert_eq!(stack.oneshot(call).await?, "Authorization: Bearer for-orders");
+//! let call = ToolCall::new("order");
+//! let call = call.with_subject_token("the agent's own");
+//! let sent = stack.oneshot(call).await?;
+//! assert_eq!(sent, "Bearer for-orders");
 //! # Ok(()) }
 //! ```
 //!
