@@ -83,6 +83,15 @@ fn check(saw: &HashMap<String, Value>) {
 
 //= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
 //# If the server supports the requested protocol version, it MUST respond with the same version.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#custom-transports
+//# Implementers who choose to support custom transports MUST ensure they preserve the JSON-RPC
+//# message format and lifecycle requirements defined by MCP.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/index#messages
+//# A binding MUST deliver client-sent requests and notifications to the server, and server-sent
+//# responses and notifications to the client.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/index#custom-transports
+//# Implementers who choose to support custom transports MUST preserve the JSON-RPC message format,
+//# the message patterns, and the per-request metadata model.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 //# The server MUST provide a single HTTP endpoint path (hereafter referred to as the MCP endpoint)
 //# that supports POST.

@@ -43,6 +43,8 @@ async fn answers_are_those_of_the_server() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#result-responses
+//# The `result` MUST include a `resultType` field to indicate the type of the result.
 /// The older servers do not say that a result is complete; a client of the newer revision reads it
 /// all the same.
 #[tokio::test]
@@ -129,8 +131,6 @@ async fn the_headers_of_a_request_over_http_are_taken_up() {
     }
 }
 
-//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation#timeouts
-//# SDKs and other middleware SHOULD allow these timeouts to be configured on a per-request basis.
 /// V3: a client that gives calls no time has them time out; only where clients are trusted does
 /// that open the breaker for all.
 #[tokio::test]

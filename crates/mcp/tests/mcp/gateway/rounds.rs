@@ -176,6 +176,11 @@ async fn a_client_of_2026_07_28_asks_its_user_and_the_call_runs_once() {
 //# the authenticated principal, rejecting state presented by a different principal.
 //# Servers for which a given `requestState` must be consumed at most once (e.g., one-time
 //# redemptions) MUST enforce that invariant server-side.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#error-handling
+//# Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object
+//# and that the information inside can be correctly parsed.
+//# Protocol errors (malformed JSON, invalid schema, internal server errors) SHOULD return a
+//# JSON-RPC error response with an appropriate error code and message.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#security-considerations
 //# Servers MUST validate request state as described in the server requirements above.
 //= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#statefulness
@@ -231,6 +236,11 @@ async fn a_state_that_is_not_of_this_call_is_refused() {
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
 //# Servers MUST NOT assume that clients will fulfill the `inputRequests` or retry the original
 //# request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#error-handling
+//# If the client fails to send all the information requested in a previous `InputRequests`, and the
+//# missing information is necessary for the server to process the request, the server SHOULD
+//# respond with a new `InputRequiredResult` requesting the missing information again, rather than
+//# returning an error.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#receiving-messages
 //# The server MUST NOT write JSON-RPC requests to `stdout`.
 /// A no cannot be turned into a yes afterwards, and a question that was not answered is asked again.
