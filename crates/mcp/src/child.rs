@@ -93,7 +93,11 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn start(mut command: Command, started: Started) -> io::Result<Self> {
+    pub(super) fn start(
+        mut command: Command,
+        started: Started,
+        max_values: usize,
+    ) -> io::Result<Self> {
         let program = Arc::from(command.as_std().get_program().to_string_lossy());
         *lock(&started.0) = Last::default();
         #[cfg(unix)]
@@ -117,7 +121,7 @@ impl Child {
                 program,
                 started,
             },
-            pipes: AsyncRwTransport::new(McpLines::new(stdout), stdin),
+            pipes: AsyncRwTransport::new(McpLines::new(stdout).with_max_values(max_values), stdin),
         })
     }
 
@@ -158,7 +162,10 @@ impl Transport<RoleClient> for Child {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.pipes.close().await?;
+        // A process that reads nothing keeps a message from being written.
+        if let Ok(closed) = timeout(GRACE, self.pipes.close()).await {
+            closed?;
+        }
         let has_ended = self.process.end(GRACE).await.is_some();
         self.terminate();
         if !has_ended && self.process.end(GRACE).await.is_none() {

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use http::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use rmcp::{
     model::ClientJsonRpcMessage,
@@ -14,7 +15,12 @@ use rmcp::{
     },
 };
 
-use super::http_post::{Answer, Failed, Headers, post, secrets, tidied};
+use tower_toolcall::redact::{Rules, is_sensitive_key};
+
+use super::{
+    http_post::{Answer, Failed, Headers, post, tidied},
+    lines::MAX_VALUES,
+};
 
 /// More redirects than that are answered with the last of them.
 const MAX_REDIRECTS: usize = 10;
@@ -59,13 +65,27 @@ const MAX_RESUMES: usize = 4;
 ///
 /// [`McpLines`]: crate::McpLines
 #[derive(Clone)]
-pub struct McpHttpClient(reqwest::Client);
+pub struct McpHttpClient {
+    pub(super) client: reqwest::Client,
+    pub(super) max_values: usize,
+}
 
 impl McpHttpClient {
     /// Returns a client that sends through `client`.
     pub fn new(client: reqwest::Client) -> Self {
         crate::register();
-        Self(client)
+        Self {
+            client,
+            max_values: MAX_VALUES,
+        }
+    }
+
+    /// Sets how many values a message of a server may have. Default: 200,000, which take up to 100
+    /// MB.
+    #[must_use]
+    pub fn with_max_values(mut self, max: usize) -> Self {
+        self.max_values = max;
+        self
     }
 }
 
@@ -107,6 +127,22 @@ pub(super) fn transport(
     StreamableHttpClientTransport::with_client(client, config)
 }
 
+/// Returns rules that hide the secrets of a request. A server may repeat them, and neither callers
+/// nor models know them.
+pub(super) fn secrets(auth: Option<&str>, headers: &Headers) -> Rules {
+    let is_secret = |name: &HeaderName, value: &HeaderValue| {
+        let name = name.as_str();
+        value.is_sensitive() || is_sensitive_key(name) && !name.starts_with("mcp-")
+    };
+    let all = headers
+        .iter()
+        .filter(|(name, value)| is_secret(name, value));
+    all.fold(Rules::new().with_secrets(auth), |rules, (name, value)| {
+        let text = value.to_str().unwrap_or_default();
+        rules.with_secrets_of_header(name.as_str(), text, value.is_sensitive())
+    })
+}
+
 impl StreamableHttpClient for McpHttpClient {
     type Error = reqwest::Error;
 
@@ -132,7 +168,7 @@ impl StreamableHttpClient for McpHttpClient {
         headers: Headers,
         limits: Limits,
     ) -> Answer {
-        post(&self.0, &uri, message, session, auth, headers, limits).await
+        post(self, &uri, message, session, auth, headers, limits).await
     }
 
     async fn delete_session(
@@ -142,7 +178,9 @@ impl StreamableHttpClient for McpHttpClient {
         auth: Option<String>,
         headers: Headers,
     ) -> Result<(), Failed> {
-        self.0.delete_session(uri, session, auth, headers).await
+        self.client
+            .delete_session(uri, session, auth, headers)
+            .await
     }
 
     async fn get_stream(
@@ -167,9 +205,9 @@ impl StreamableHttpClient for McpHttpClient {
         headers: Headers,
         max: usize,
     ) -> Result<BoxedSseResponse, Failed> {
-        let (from, secrets) = (&self.0, secrets(auth.as_deref(), &headers));
+        let (from, secrets) = (&self.client, secrets(auth.as_deref(), &headers));
         from.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, max)
             .await
-            .map(|events| tidied(events, None, secrets))
+            .map(|events| tidied(events, None, secrets, self.max_values))
     }
 }

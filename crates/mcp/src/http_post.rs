@@ -29,11 +29,13 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::timeout;
 use tower_toolcall::{
     call::ValueCounter,
-    redact::{Rules, TRUNCATED, is_sensitive_key},
+    redact::{Rules, TRUNCATED},
 };
 
 use super::{
+    McpHttpClient,
     http::{ask_to_wait, refused},
+    http_client::secrets,
     lines::{MAX_VALUES, TOO_LARGE, bounded, too_long, too_many},
 };
 
@@ -49,7 +51,7 @@ const MAX_SHOWN: usize = 256;
 
 /// Sends a message, and reads the answer unless it is a stream of events.
 pub(super) async fn post(
-    client: &reqwest::Client,
+    client: &McpHttpClient,
     uri: &str,
     message: ClientJsonRpcMessage,
     session: Option<Arc<str>>,
@@ -59,7 +61,7 @@ pub(super) async fn post(
 ) -> Answer {
     let secrets = secrets(auth.as_deref(), &headers);
     let accepted = [names::EVENT_STREAM_MIME_TYPE, names::JSON_MIME_TYPE].join(", ");
-    let mut request = client.post(uri).json(&message);
+    let mut request = client.client.post(uri).json(&message);
     request = request.header(header::ACCEPT, accepted);
     //= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-requirements
     //# Access tokens MUST NOT be included in the URI query string
@@ -102,7 +104,9 @@ pub(super) async fn post(
         (StatusCode::NOT_FOUND, _) if session.is_some() => {
             Err(HttpStatusError::new(404, None).into())
         }
-        (status, _) if status.is_success() => success(response, id, limits, secrets).await,
+        (status, _) if status.is_success() => {
+            success(response, id, limits, client.max_values, secrets).await
+        }
         _ => failure(response, id, is_discovery, limits, &secrets).await,
     }
 }
@@ -111,12 +115,16 @@ async fn success(
     response: Response,
     id: Option<RequestId>,
     limits: Limits,
+    max_values: usize,
     secrets: Rules,
 ) -> Answer {
     let session = text_of(&response, names::HEADER_SESSION_ID);
     if is(&response, names::EVENT_STREAM_MIME_TYPE) {
         let events = events(response, limits.max_sse_event_size, id.clone());
-        return Ok(Posted::Sse(tidied(events, id, secrets), session));
+        return Ok(Posted::Sse(
+            tidied(events, id, secrets, max_values),
+            session,
+        ));
     }
     let Some(id) = id else {
         return Ok(Posted::Accepted);
@@ -126,7 +134,8 @@ async fn success(
         return Err(Failed::UnexpectedContentType(found));
     }
     let mut body = Vec::new();
-    let excess = read(response, limits.max_json_response_size, &mut body).await?;
+    let max = limits.max_json_response_size;
+    let excess = read(response, max, max_values, &mut body).await?;
     hide(&secrets, &mut body);
     let message = match excess {
         Some(why) => too_large(why, id),
@@ -166,7 +175,7 @@ async fn failure(
     };
     let mut body = Vec::new();
     // What there is of it will do.
-    let read = timeout(REFUSAL_TIME, read(response, max, &mut body)).await;
+    let read = timeout(REFUSAL_TIME, read(response, max, MAX_VALUES, &mut body)).await;
     let fits = !matches!(read, Ok(Ok(Some(_))));
     hide(secrets, &mut body);
     //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#backward-compatibility
@@ -187,22 +196,6 @@ async fn failure(
         return Ok(Posted::Json(ServerJsonRpcMessage::error(error, id), None));
     }
     Err(refused(status, &headers, &text).into())
-}
-
-/// Returns rules that hide the secrets of a request. A server may repeat them, and neither callers
-/// nor models know them.
-pub(super) fn secrets(auth: Option<&str>, headers: &Headers) -> Rules {
-    let is_secret = |name: &HeaderName, value: &HeaderValue| {
-        let name = name.as_str();
-        value.is_sensitive() || is_sensitive_key(name) && !name.starts_with("mcp-")
-    };
-    let all = headers
-        .iter()
-        .filter(|(name, value)| is_secret(name, value));
-    all.fold(Rules::new().with_secrets(auth), |rules, (name, value)| {
-        let text = value.to_str().unwrap_or_default();
-        rules.with_secrets_of_header(name.as_str(), text, value.is_sensitive())
-    })
 }
 
 /// Returns a message without secrets, which stays JSON, or a text without them.
@@ -229,23 +222,27 @@ fn hide(secrets: &Rules, body: &mut Vec<u8>) {
     }
 }
 
-/// Returns events without these secrets, of which none has more than [`MAX_VALUES`] values. An
-/// answer among them has the id of the request.
+/// Returns events without these secrets, of which none has more than `max_values` values. An answer
+/// among them has the id of the request.
 pub(super) fn tidied(
     events: BoxedSseResponse,
     id: Option<RequestId>,
     secrets: Rules,
+    max_values: usize,
 ) -> BoxedSseResponse {
     let tidied = events.map(move |event| {
         let mut event = event?;
-        event.data = event.data.and_then(bounded).map(|data| {
-            let answer = id.as_ref().map(|id| addressed(data.as_bytes(), id));
-            let data = match answer {
-                Some(Cow::Owned(answer)) => String::from_utf8_lossy(&answer).into_owned(),
-                _ => data,
-            };
-            hidden(&secrets, &data).into_owned()
-        });
+        event.data = event
+            .data
+            .and_then(|data| bounded(data, max_values))
+            .map(|data| {
+                let answer = id.as_ref().map(|id| addressed(data.as_bytes(), id));
+                let data = match answer {
+                    Some(Cow::Owned(answer)) => String::from_utf8_lossy(&answer).into_owned(),
+                    _ => data,
+                };
+                hidden(&secrets, &data).into_owned()
+            });
         Ok(event)
     });
     tidied.boxed()
@@ -309,13 +306,14 @@ fn scope(challenge: &str) -> Option<&str> {
 async fn read(
     mut response: Response,
     max: usize,
+    max_values: usize,
     body: &mut Vec<u8>,
 ) -> Result<Option<String>, reqwest::Error> {
     let mut values = ValueCounter::default();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
-        let excess = match values.add(&chunk) > MAX_VALUES {
-            true => Some(too_many(MAX_VALUES)),
+        let excess = match values.add(&chunk) > max_values {
+            true => Some(too_many(max_values)),
             false => (body.len() > max).then(|| too_long(max)),
         };
         if excess.is_some() {

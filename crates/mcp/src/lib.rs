@@ -61,6 +61,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
+mod bounds;
 mod catalog;
 mod child;
 mod classify;
@@ -105,6 +106,7 @@ pub use self::router::{definition, router, tool};
 pub use self::schemas::{McpOutput, OnMisfit};
 pub use self::{
     answer::McpAnswer,
+    bounds::McpBounded,
     catalog::Catalog,
     classify::{McpClassifier, McpHooks},
     errors::recognise,

@@ -165,18 +165,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for McpLines<R> {
 /// Returns the text that is read of a message: its own, or what stands for one with too many
 /// values.
 #[cfg(feature = "http")]
-pub(super) fn bounded(text: String) -> Option<String> {
+pub(super) fn bounded(text: String, max_values: usize) -> Option<String> {
     // A value has at least one byte.
-    let most = match text.len() > MAX_VALUES {
+    let most = match text.len() > max_values {
         true => ValueCounter::default().add(text.as_bytes()),
         false => 0,
     };
-    if most <= MAX_VALUES {
+    if most <= max_values {
         return Some(text);
     }
     let mut outline = Outline::default();
     outline.add(text.as_bytes());
-    outline.stand_in(&too_many(MAX_VALUES), true)
+    outline.stand_in(&too_many(max_values), true)
 }
 
 pub(super) fn too_many(max: usize) -> String {

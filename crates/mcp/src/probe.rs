@@ -2,13 +2,26 @@ use std::{borrow::Cow, future::Future};
 
 use rmcp::{
     RoleClient,
-    model::{ClientRequest, JsonRpcMessage, RequestId},
-    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    model::{
+        ClientRequest, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, ProtocolVersion,
+        RequestId, ServerResult,
+    },
+    service::{
+        ClientInitializeError::NoCompatibleProtocolVersion, RxJsonRpcMessage, TxJsonRpcMessage,
+    },
     transport::Transport,
 };
 use tokio::sync::oneshot;
+use tower_toolcall::{
+    error::{AnyError, BoxError, ErrorKind, ToolError},
+    event::shown_text,
+};
 
-/// A transport on which a late answer to `server/discover` does no harm.
+/// How much of the list of a server's revisions an error shows, in characters.
+const MAX_VERSIONS: usize = 200;
+
+/// A transport on which a late answer to `server/discover` does no harm, and on which a server that
+/// names only revisions with a handshake is connected to by `initialize`.
 ///
 /// rmcp waits 10 s for it and then sends `initialize` on the same connection, where the next answer
 /// must be that of `initialize`. Without this type a slow start, such as a download of the server,
@@ -24,6 +37,10 @@ pub(super) struct Probed<T> {
     is_legacy: bool,
     /// One of them has a late result.
     is_discovered: bool,
+    /// The server speaks a revision without a handshake, in which it sends no requests.
+    is_modern: bool,
+    /// The newest revision with a handshake that the server has named.
+    version: Option<ProtocolVersion>,
 }
 
 impl<T> Probed<T> {
@@ -36,6 +53,8 @@ impl<T> Probed<T> {
             probes: Vec::new(),
             is_legacy: false,
             is_discovered: false,
+            is_modern: false,
+            version: None,
         };
         (probed, given_back)
     }
@@ -44,18 +63,24 @@ impl<T> Probed<T> {
         &mut self.transport.as_mut().expect("it is not dropped").0
     }
 
-    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+    fn note(&mut self, message: &mut TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else {
             return;
         };
-        match request.request {
+        match &mut request.request {
             ClientRequest::DiscoverRequest(_) => self.probes.push(request.id.clone()),
-            ClientRequest::InitializeRequest(_) => self.is_legacy = true,
+            ClientRequest::InitializeRequest(initialize) => {
+                self.is_legacy = true;
+                if let Some(version) = self.version.take() {
+                    initialize.params.protocol_version = version;
+                }
+            }
             _ => {}
         }
     }
 
-    fn is_late(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+    /// Reads an answer to `server/discover`. Returns `false` for a late answer.
+    fn read(&mut self, message: &mut RxJsonRpcMessage<RoleClient>) -> bool {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -63,11 +88,67 @@ impl<T> Probed<T> {
         };
         // Servers may answer with the number as a string.
         let answers = |probe: &RequestId| id.is_some_and(|id| id.to_string() == probe.to_string());
-        let probe = self.probes.iter().position(answers);
-        let is_late = probe.map(|it| self.probes.swap_remove(it)).is_some() && self.is_legacy;
-        self.is_discovered |= is_late && matches!(message, JsonRpcMessage::Response(_));
-        is_late
+        let Some(probe) = self.probes.iter().position(answers) else {
+            return true;
+        };
+        let id = self.probes.swap_remove(probe);
+        if self.is_legacy {
+            self.is_discovered |= matches!(message, JsonRpcMessage::Response(_));
+            return false;
+        }
+        let Some(supported) = supported(message) else {
+            return true;
+        };
+        self.is_modern = supported.contains(&ProtocolVersion::LATEST);
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
+        let mut common = known.filter(|it| it.has_initialize() && supported.contains(it));
+        if !self.is_modern
+            && let Some(version) = common.next()
+        {
+            // rmcp goes on with `initialize` after this answer, as with a server that knows no
+            // `server/discover`.
+            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no handshake", None);
+            *message = RxJsonRpcMessage::<RoleClient>::error(error, Some(id));
+            self.version = Some(version.clone());
+        }
+        true
     }
+}
+
+/// Returns the revisions that an answer to `server/discover` names.
+fn supported(message: &RxJsonRpcMessage<RoleClient>) -> Option<Vec<ProtocolVersion>> {
+    match message {
+        JsonRpcMessage::Response(response) => match &response.result {
+            ServerResult::DiscoverResult(result) => Some(result.supported_versions.clone()),
+            _ => None,
+        },
+        JsonRpcMessage::Error(JsonRpcError { error, .. })
+            if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION =>
+        {
+            serde_json::from_value(error.data.as_ref()?.get("supported")?.clone()).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Returns the error for a server that speaks other revisions alone.
+pub(super) fn no_common_revision(server: Vec<ProtocolVersion>) -> BoxError {
+    let list = |versions: &[ProtocolVersion]| {
+        let versions: Vec<_> = versions.iter().map(ProtocolVersion::as_str).collect();
+        versions.join(", ")
+    };
+    let client = ProtocolVersion::KNOWN_VERSIONS.to_vec();
+    let message = format!(
+        "the server speaks no revision of MCP that this client knows: it has {}; valid are {}",
+        shown_text(&list(&server), MAX_VERSIONS),
+        list(&client)
+    );
+    let source = NoCompatibleProtocolVersion {
+        client_supported: client,
+        server_supported: server,
+    };
+    let error = ToolError::new(ErrorKind::ConnectionFailed, message);
+    error.with_source(AnyError::from(source)).into()
 }
 
 impl<T> Drop for Probed<T> {
@@ -89,16 +170,18 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Probed<T> {
 
     fn send(
         &mut self,
-        message: TxJsonRpcMessage<RoleClient>,
+        mut message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        self.note(&message);
+        self.note(&mut message);
         self.transport().send(message)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let message = self.transport().receive().await?;
-            if !self.is_late(&message) {
+            let mut message = self.transport().receive().await?;
+            // Without an answer it counts in the bound of requests.
+            let is_request = matches!(message, JsonRpcMessage::Request(_));
+            if self.read(&mut message) && !(is_request && self.is_modern) {
                 return Some(message);
             }
         }

@@ -12,7 +12,10 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{
     RoleClient,
     model::{ProtocolVersion, SubscriptionFilter},
-    service::{ClientLifecycleMode, ClientServiceExt as _, Peer},
+    service::{
+        ClientInitializeError::NoCompatibleProtocolVersion, ClientLifecycleMode,
+        ClientServiceExt as _, Peer,
+    },
     transport::{IntoTransport, Transport},
 };
 use tokio::process::Command;
@@ -26,10 +29,11 @@ use tower_toolcall::{
 };
 
 use super::{
-    Catalog, McpAnswer, McpConnection, McpNotifications, McpReconnect, McpService, McpTools,
-    ResponseFuture,
+    Catalog, McpAnswer, McpBounded, McpConnection, McpNotifications, McpReconnect, McpService,
+    McpTools, ResponseFuture,
+    bounds::Limits,
     child::{Child, Started},
-    probe::Probed,
+    probe::{Probed, no_common_revision},
     service::has_session,
 };
 #[cfg(feature = "http")]
@@ -70,7 +74,11 @@ const PING: Duration = Duration::from_secs(5);
 ///
 /// The server puts together an [`McpReconnect`], an [`McpTools`] and an [`McpNotifications`]:
 ///
-/// - **Revision.** Negotiates the newest revision of the protocol that both sides know.
+/// - **Revision.** Negotiates the newest revision of the protocol that both sides know. A server
+///   that names unknown revisions alone is an error, with both lists.
+/// - **Bounds.** Answers are bounded in values before they are parsed
+///   ([`with_max_values`](Self::with_max_values)), and so are the server's own requests
+///   ([`with_max_requests`](Self::with_max_requests)).
 /// - **Connection.** Reconnects as [`McpReconnect`] does, within 60 s for each attempt. Set the
 ///   rest by [`with_connection`](Self::with_connection).
 /// - **List.** Reads the list of tools with each connection, and follows the changes that the
@@ -87,6 +95,7 @@ pub struct McpServer {
     calls: McpReconnect,
     tools: McpTools,
     started: Started,
+    limits: Limits,
 }
 
 impl McpServer {
@@ -130,9 +139,10 @@ impl McpServer {
     ) -> Self {
         let started = Started::default();
         let starts = started.clone();
-        let server = Self::connected_by(server.into(), move |list| {
-            let (process, starts) = (Child::start(command(), starts.clone()), starts.clone());
-            let connected = async { connected(list, process?).await };
+        let server = Self::connected_by(server.into(), move |list, limits| {
+            let process = Child::start(command(), starts.clone(), limits.values());
+            let starts = starts.clone();
+            let connected = async move { connected(list, &limits, process?).await };
             connected.map_err(move |error| {
                 let ended = |why| ToolError::new(ErrorKind::ConnectionFailed, why).into();
                 starts.take_end().map_or(error, ended)
@@ -161,28 +171,31 @@ impl McpServer {
         TransportError: std::error::Error + Send + Sync + 'static,
         Adapter: 'static,
     {
-        Self::connected_by(server.into(), move |list| {
+        Self::connected_by(server.into(), move |list, limits| {
             let transport = transport();
             async move {
                 let transport = transport.await.map_err(|e| e.into().into_inner())?;
-                connected(list, transport.into_transport()).await
+                connected(list, &limits, transport.into_transport()).await
             }
         })
     }
 
     fn connected_by<F, Fut>(server: Arc<str>, connect: F) -> Self
     where
-        F: Fn(McpTools) -> Fut + Send + Sync + 'static,
+        F: Fn(McpTools, Limits) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<McpConnection, BoxError>> + Send + 'static,
     {
         let tools = McpTools::new(Catalog::default().with_server(Arc::clone(&server)));
-        let list = tools.clone();
-        let mut calls = McpReconnect::new(server, move || connect(list.clone()));
+        let limits = Limits::default();
+        let (list, bounds) = (tools.clone(), limits.clone());
+        let connect = move || connect(list.clone(), bounds.clone());
+        let mut calls = McpReconnect::new(server, connect);
         calls.settings.connect_timeout = CONNECT_TIMEOUT;
         Self {
             calls,
             tools,
             started: Started::default(),
+            limits,
         }
     }
 
@@ -216,9 +229,10 @@ impl McpServer {
         config: StreamableHttpClientTransportConfig,
     ) -> Self {
         let client = McpHttpClient::default();
-        let mut server = Self::new(server, move || {
-            let transport = http_client::transport(client.clone(), &config);
-            async { Ok::<_, AnyError>(transport) }
+        let mut server = Self::connected_by(server.into(), move |list, limits| {
+            let client = client.clone().with_max_values(limits.values());
+            let transport = http_client::transport(client, &config);
+            async move { connected(list, &limits, transport).await }
         });
         // No connection shows the end of a server over HTTP.
         server.calls.settings.ping = Some(PING);
@@ -246,6 +260,24 @@ impl McpServer {
         let tool = tool.into();
         self.tools
             .configure(|catalog| catalog.with_replay_safety(tool.clone(), replay));
+        self
+    }
+
+    /// Sets how many values a message of the server may have: 200,000 by default, which take up to
+    /// 100 MB. A larger answer is an error of its call, and is not parsed. For the next connection;
+    /// without effect on a server with a transport [of your own](Self::new), which may have
+    /// [`McpLines`](super::McpLines).
+    #[must_use]
+    pub fn with_max_values(self, max: usize) -> Self {
+        self.limits.set_values(max);
+        self
+    }
+
+    /// Sets how many requests of the server may wait for their answers: 1,000 by default. Beyond
+    /// that the connection is given up, as [`McpBounded`] does it. For the next connection.
+    #[must_use]
+    pub fn with_max_requests(self, max: usize) -> Self {
+        self.limits.set_requests(max);
         self
     }
 
@@ -332,23 +364,40 @@ impl McpServer {
 /// Connects and reads the list of tools.
 async fn connected(
     list: McpTools,
+    limits: &Limits,
     transport: impl Transport<RoleClient> + 'static,
 ) -> Result<McpConnection, BoxError> {
     let handler = || McpNotifications::new().with_tools(list.clone());
     let newest = vec![ProtocolVersion::LATEST];
     let any = ClientLifecycleMode::Auto {
         preferred_versions: newest.clone(),
-        legacy_version: None,
+        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
     };
     let discover = ClientLifecycleMode::Discover {
         preferred_versions: newest,
     };
-    let (probed, mut given_back) = Probed::new(transport);
+    let bounded = McpBounded::new(transport).with_max_requests(limits.requests());
+    let given_up = bounded.given_up();
+    let (probed, mut given_back) = Probed::new(bounded);
     let served = handler().serve_with_lifecycle(probed, any).await;
-    let client = match (served, given_back.try_recv()) {
-        (Err(_), Ok(transport)) => handler().serve_with_lifecycle(transport, discover).await?,
-        (served, _) => served?,
+    let served = match (served, given_back.try_recv()) {
+        (Err(_), Ok(transport)) => {
+            let (probed, _) = Probed::new(transport);
+            handler().serve_with_lifecycle(probed, discover).await
+        }
+        (served, _) => served,
     };
+    let client = match served {
+        Err(NoCompatibleProtocolVersion {
+            server_supported, ..
+        }) => return Err(no_common_revision(server_supported)),
+        served => served?,
+    };
+    let spoken = client.peer().peer_info();
+    let spoken = spoken.map(|server| server.protocol_version.clone());
+    if let Some(unknown) = spoken.filter(|it| !ProtocolVersion::KNOWN_VERSIONS.contains(it)) {
+        return Err(no_common_revision(vec![unknown]));
+    }
     let listens = follow(client.service().tools(), client.peer()).await;
     client.service().tools().refresh(client.peer()).await?;
     if let Some(listens) = listens {
@@ -356,7 +405,7 @@ async fn connected(
     }
     let progress = client.service().progress().clone();
     let service = McpService::new(client.peer().clone()).with_progress(progress);
-    Ok(McpConnection::of_client(client, service))
+    Ok(McpConnection::of_client(client, service).with_given_up(given_up))
 }
 
 //= https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject

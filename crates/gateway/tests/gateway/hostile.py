@@ -79,6 +79,13 @@ def act(request, how, n):
         os.close(1)
     elif how == "dies":
         os._exit(9)
+    elif how == "floods":
+        for i in range(10_000_000):
+            send({"id": i, "method": "ping"})
+    elif how == "values":
+        answer["result"]["structuredContent"] = {"values": [1]}
+        text = json.dumps({"jsonrpc": "2.0", **answer})
+        raw(text.replace("[1]", "[" + "1," * 7_000_000 + "1]").encode() + b"\n")
     elif how == "silence":
         pass
     else:

@@ -4,6 +4,7 @@
 //! Real time, real processes: `tests/run` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod bounds;
 mod clients;
 mod flood;
 mod foreign;

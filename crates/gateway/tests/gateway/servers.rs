@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// The program, whose log is read.
-struct Program {
-    child: Child,
+pub(crate) struct Program {
+    pub(crate) child: Child,
     log: Lines<BufReader<ChildStdout>>,
 }
 
 impl Program {
-    fn start(servers: &[&str]) -> Self {
+    pub(crate) fn start(servers: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command.args(["--port", "0"]).env("NO_COLOR", "1");
         command.args(servers.iter().flat_map(|server| ["--server", server]));
@@ -37,7 +37,7 @@ impl Program {
     }
 
     /// Returns the next line of the log that has these words.
-    async fn line(&mut self, words: &str) -> String {
+    pub(crate) async fn line(&mut self, words: &str) -> String {
         let line = async {
             loop {
                 let line = self.log.next_line().await.unwrap();
@@ -51,7 +51,7 @@ impl Program {
         line.unwrap_or_else(|_| panic!("no line has {words:?}"))
     }
 
-    async fn client(&mut self) -> RunningService<RoleClient, ()> {
+    pub(crate) async fn client(&mut self) -> RunningService<RoleClient, ()> {
         let line = self.line("/mcp ").await;
         let url = line.split_whitespace().next().unwrap().to_owned();
         ().serve(StreamableHttpClientTransport::from_uri(url))

@@ -20,7 +20,9 @@ use tokio::{
 use tower_toolcall::error::{ErrorKind, Outage, ToolError};
 
 use super::{McpReconnect, shared::WeakLeaf};
-use crate::{McpAnswer, McpService, catalog, errors, future::lock, service::has_session};
+use crate::{
+    McpAnswer, McpService, bounds::GivenUp, catalog, errors, future::lock, service::has_session,
+};
 
 /// The result of the function of a [`McpReconnect`](super::McpReconnect): a connection, and the
 /// service that calls through it.
@@ -32,6 +34,7 @@ pub struct McpConnection {
     service: McpService,
     /// Ends the connection, which ends as well if this is dropped. `None` once it was closed.
     close: Mutex<Option<BoxFuture<'static, ()>>>,
+    given_up: GivenUp,
 }
 
 impl McpConnection {
@@ -42,7 +45,17 @@ impl McpConnection {
     ) -> Self {
         let close = async move { drop(client.cancel().await) };
         let close = Mutex::new(Some(close.boxed()));
-        Self { service, close }
+        Self {
+            service,
+            close,
+            given_up: GivenUp::default(),
+        }
+    }
+
+    /// Names the cause if the connection is given up.
+    pub(crate) fn with_given_up(mut self, given_up: GivenUp) -> Self {
+        self.given_up = given_up;
+        self
     }
 }
 
@@ -56,7 +69,11 @@ impl<H: ClientHandler> From<RunningService<RoleClient, H>> for McpConnection {
 impl<K: Send + Sync + 'static> From<(K, McpService)> for McpConnection {
     fn from((keep, service): (K, McpService)) -> Self {
         let close = Mutex::new(Some(async move { drop(keep) }.boxed()));
-        Self { service, close }
+        Self {
+            service,
+            close,
+            given_up: GivenUp::default(),
+        }
     }
 }
 
@@ -116,6 +133,11 @@ impl Live {
     /// Returns `true` if its transport is open. A server over HTTP may be gone nevertheless.
     pub(super) fn is_open(&self) -> bool {
         !self.service().peer().is_transport_closed()
+    }
+
+    /// Returns why this program gave it up, if it did.
+    pub(super) fn why_given_up(&self) -> Option<&str> {
+        self.connection.given_up.why()
     }
 
     pub(super) fn has_answered(&self) -> bool {

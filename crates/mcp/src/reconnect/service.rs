@@ -266,6 +266,13 @@ impl McpReconnect {
         live.saw(&result);
         match result {
             Err(error) if is_loss(&error) => {
+                let error = match live.why_given_up() {
+                    Some(why) => {
+                        let kind = ErrorKind::ConnectionFailed;
+                        closed(kind, why.to_owned(), &error, &info, &self.shared.server)
+                    }
+                    None => error,
+                };
                 self.lose(&live, &error);
                 let error = error.with_outage(&live.outage);
                 // No earlier than that is there another connection.
@@ -334,10 +341,21 @@ fn lost_session(answer: &ToolError, call: &CallInfo, server: &Arc<str>) -> ToolE
     };
     let why = answer.message();
     let message = format!("the MCP server does not know the session any more: {why}");
-    let error = ToolError::new(kind, message)
-        .with_execution(answer.execution())
+    closed(kind, message, answer, call, server)
+}
+
+/// Makes the error of a call on a connection that is of no use any more.
+fn closed(
+    kind: ErrorKind,
+    message: String,
+    error: &ToolError,
+    call: &CallInfo,
+    server: &Arc<str>,
+) -> ToolError {
+    let closed = ToolError::new(kind, message)
+        .with_execution(error.execution())
         .with_source(ServiceError::TransportClosed);
-    named(error, call, Some(server))
+    named(closed, call, Some(server))
 }
 
 impl Service<ToolCall> for McpReconnect {

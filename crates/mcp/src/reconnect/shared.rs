@@ -90,7 +90,8 @@ impl McpReconnect {
             return Some(live);
         }
         let closed = "the connection to the MCP server is closed";
-        let error = ToolError::new(ErrorKind::ConnectionFailed, closed);
+        let why = live.why_given_up().unwrap_or(closed).to_owned();
+        let error = ToolError::new(ErrorKind::ConnectionFailed, why);
         self.lose(&live, &error);
         None
     }

@@ -256,31 +256,194 @@ async fn a_refresh_asks_the_server_however_long_its_list_may_be_kept() {
     assert_eq!(server.tools().catalog().len(), 2, "the old list stands");
 }
 
-/// A server that takes 20 s to start, and the requests that it was sent.
-fn slow(answer: fn(&str) -> Value) -> (McpServer, Arc<Mutex<Vec<String>>>) {
+/// A server that takes so long to start, and the messages that it was sent. `answer` returns what
+/// it writes for a request; what has no id is an answer.
+fn by_hand(
+    after: Duration,
+    answer: impl Fn(&Value) -> Vec<Value> + Clone + Send + 'static + Sync,
+) -> (McpServer, Arc<Mutex<Vec<Value>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let server = McpServer::new("slow", move || {
         let (theirs, ours) = tokio::io::duplex(64 * 1024);
-        let seen = Arc::clone(&seen);
+        let (seen, answer) = (Arc::clone(&seen), answer.clone());
         tokio::spawn(async move {
-            sleep(Duration::from_secs(20)).await;
+            sleep(after).await;
             let (read, mut write) = tokio::io::split(theirs);
             let mut lines = BufReader::new(read).lines();
             while let Some(line) = lines.next_line().await.unwrap() {
                 let request: Value = serde_json::from_str(&line).unwrap();
-                let method = request["method"].as_str().unwrap();
-                seen.lock().unwrap().push(method.to_owned());
-                let mut reply = answer(method);
-                reply["jsonrpc"] = "2.0".into();
-                reply["id"] = request["id"].clone();
-                let line = format!("{reply}\n");
-                write.write_all(line.as_bytes()).await.unwrap();
+                seen.lock().unwrap().push(request.clone());
+                if request["id"].is_null() || request["method"].is_null() {
+                    continue;
+                }
+                for mut message in answer(&request) {
+                    message["jsonrpc"] = "2.0".into();
+                    if message["id"].is_null() {
+                        message["id"] = request["id"].clone();
+                    }
+                    let line = format!("{message}\n");
+                    write.write_all(line.as_bytes()).await.unwrap();
+                }
             }
         });
         async { Ok::<_, AnyError>(ours) }
     });
     (server, asked)
+}
+
+/// A server that takes 20 s to start.
+fn slow(answer: fn(&str) -> Value) -> (McpServer, Arc<Mutex<Vec<Value>>>) {
+    by_hand(Duration::from_secs(20), move |request| {
+        vec![answer(request["method"].as_str().unwrap())]
+    })
+}
+
+fn methods(asked: &Mutex<Vec<Value>>) -> Vec<String> {
+    let asked = asked.lock().unwrap();
+    let methods = asked.iter().filter_map(|it| it["method"].as_str());
+    methods.map(str::to_owned).collect()
+}
+
+/// The answers of a server with a handshake, that speaks `spoken` whatever it is asked for.
+fn with_handshake(method: &str, spoken: &str) -> Value {
+    match method {
+        "initialize" => json!({ "result": {
+            "protocolVersion": spoken,
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "old", "version": "1" },
+        }}),
+        "tools/list" => json!({ "result": { "tools": [] } }),
+        _ => json!({ "error": { "code": -32601, "message": "Method not found" } }),
+    }
+}
+
+/// ver2: `server/discover` names revisions with a handshake alone, in its result or in its error.
+#[tokio::test]
+async fn a_server_that_names_earlier_revisions_is_connected_to_by_a_handshake() {
+    let named = json!(["2024-11-05", "2025-06-18", "2031-01-01"]);
+    let result = json!({ "result": {
+        "resultType": "complete", "supportedVersions": named, "capabilities": {}, "ttlMs": 0,
+        "cacheScope": "private",
+    }});
+    let data = json!({ "supported": named, "requested": "2026-07-28" });
+    let error = json!({ "error": { "code": -32022, "message": "no", "data": data } });
+    for discovered in [result, error] {
+        let (server, asked) = by_hand(Duration::ZERO, move |request| {
+            vec![match request["method"].as_str().unwrap() {
+                "server/discover" => discovered.clone(),
+                method => with_handshake(method, "2025-06-18"),
+            }]
+        });
+        server.connect().await.unwrap();
+        assert_eq!(version(&server), ProtocolVersion::V_2025_06_18);
+        let begin = ["server/discover", "initialize", "notifications/initialized"];
+        assert_eq!(methods(&asked)[..3], begin, "on one connection");
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked[1]["params"]["protocolVersion"], "2025-06-18");
+    }
+}
+
+/// o-life10: a revision without a handshake is not asked for in a handshake.
+#[tokio::test]
+async fn a_handshake_asks_for_the_newest_revision_that_has_one() {
+    let (server, asked) = by_hand(Duration::ZERO, |request| {
+        vec![with_handshake(
+            request["method"].as_str().unwrap(),
+            "2025-11-25",
+        )]
+    });
+    server.connect().await.unwrap();
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[1]["params"]["protocolVersion"], "2025-11-25");
+}
+
+/// o-life15, ver2.
+#[tokio::test]
+async fn a_server_of_unknown_revisions_is_refused_with_both_lists() {
+    for (method, answer) in [
+        ("initialize", with_handshake("initialize", "2031-01-01")),
+        (
+            "server/discover",
+            json!({ "error": { "code": -32022, "message": "no", "data": {
+                "supported": ["2031-01-01"], "requested": "2026-07-28",
+            }}}),
+        ),
+    ] {
+        let (server, _) = by_hand(Duration::ZERO, move |request| {
+            let asked = request["method"].as_str().unwrap();
+            vec![match asked == method {
+                true => answer.clone(),
+                false => with_handshake(asked, ""),
+            }]
+        });
+        let error = server.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+        let valid = "2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28";
+        let lists = format!("it has 2031-01-01; valid are {valid}");
+        assert!(error.message().contains(&lists), "{error}");
+        assert!(!server.connection().is_connected());
+    }
+}
+
+/// stdio6, http11: a server of 2026-07-28 sends no requests, so none is answered.
+#[tokio::test]
+async fn a_request_of_a_server_without_a_handshake_is_not_answered() {
+    let (server, asked) = by_hand(Duration::ZERO, |request| {
+        match request["method"].as_str().unwrap() {
+            "tools/call" => {
+                let asks = json!({ "id": "theirs", "method": "ping" });
+                let done = json!({ "result": { "resultType": "complete", "content": [] } });
+                vec![asks, done]
+            }
+            method => vec![modern(method)],
+        }
+    });
+    for _ in 0..3 {
+        let call = server.clone().oneshot(ToolCall::new("echo"));
+        call.await.unwrap();
+    }
+    let asked = asked.lock().unwrap();
+    let answers: Vec<_> = asked.iter().filter(|it| it["method"].is_null()).collect();
+    assert!(answers.is_empty(), "{answers:?}");
+}
+
+/// S-4: requests of a server that wait for their answers are bounded, those that are answered are
+/// not.
+#[tokio::test]
+async fn a_server_may_ask_as_often_as_it_reads_the_answers() {
+    let (server, asked) = by_hand(Duration::ZERO, |request| {
+        match request["method"].as_str().unwrap() {
+            "tools/call" => {
+                let n = request["params"]["arguments"]["n"].as_u64().unwrap();
+                let ids = n * 10..(n + 1) * 10;
+                let mut messages: Vec<_> = ids
+                    .map(|id| json!({ "id": format!("s{id}"), "method": "ping" }))
+                    .collect();
+                messages.push(json!({ "result": { "content": [] } }));
+                messages
+            }
+            method => vec![with_handshake(method, "2025-11-25")],
+        }
+    });
+    let server = server.with_max_requests(15);
+    for n in 0..10 {
+        let arguments = json!({ "n": n }).as_object().unwrap().clone();
+        let call = ToolCall::new("echo").with_arguments(arguments);
+        server.clone().oneshot(call).await.unwrap();
+        let answered = |all: &Vec<Value>| all.iter().filter(|it| it["method"].is_null()).count();
+        while answered(&asked.lock().unwrap()) < 10 * (n + 1) {
+            tokio::task::yield_now().await;
+        }
+    }
+    let server = server.with_max_requests(5);
+    server.close().await;
+    let arguments = json!({ "n": 0 }).as_object().unwrap().clone();
+    let call = ToolCall::new("echo").with_arguments(arguments);
+    let error = server.oneshot(call).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    let why = "more than 5 requests without an answer";
+    assert!(error.message().contains(why), "{error}");
 }
 
 fn modern(method: &str) -> Value {
@@ -320,14 +483,13 @@ async fn a_server_without_a_handshake_may_start_slowly() {
     server.connect().await.unwrap();
     assert_eq!(version(&server), ProtocolVersion::LATEST);
     assert_eq!(server.tools().catalog().len(), 1);
-    let asked = asked.lock().unwrap();
-    let methods = [
+    let begin = [
         "server/discover",
         "initialize",
         "server/discover",
         "tools/list",
     ];
-    assert_eq!(*asked, methods, "on one connection");
+    assert_eq!(methods(&asked), begin, "on one connection");
 }
 
 #[tokio::test(start_paused = true)]
