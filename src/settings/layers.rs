@@ -110,7 +110,6 @@ impl Settings {
     /// let jobs = settings.poll_layer(McpTask::new())?;
     /// let stack = settings.stack().with_layer(Place::Call, jobs).build()?;
     /// # fn of<S>(_: S) {} of(stack); Ok(()) }
-    /// # main().unwrap()
     /// ```
     ///
     /// # Errors
