@@ -418,8 +418,6 @@ async fn a_request_that_has_no_answer_ends_its_call() {
     future::join_all(checked).await;
 }
 
-//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
-//# The initialization phase MUST be the first interaction between client and server.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
 //# MCP clients MUST be able to parse `WWW-Authenticate` headers and respond appropriately to `HTTP
 //# 401 Unauthorized` responses from the MCP server.

@@ -318,6 +318,15 @@ fn with_handshake(method: &str, spoken: &str) -> Value {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
+//# The initialization phase MUST be the first interaction between client and server.
+//# After successful initialization, the client MUST send an `initialized` notification to indicate
+//# it is ready to begin normal operations:
+//# The client SHOULD NOT send requests other than pings before the server has responded to the
+//# `initialize` request.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#protocol-version-negotiation
+//# The client SHOULD select a mutually supported version from the `supported` list and retry the
+//# request, or surface an error to the user if no compatible version exists.
 /// ver2: `server/discover` names revisions with a handshake alone, in its result or in its error.
 #[tokio::test]
 async fn a_server_that_names_earlier_revisions_is_connected_to_by_a_handshake() {
@@ -344,6 +353,9 @@ async fn a_server_that_names_earlier_revisions_is_connected_to_by_a_handshake() 
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
+//# In the `initialize` request, the client MUST send a protocol version it supports.
+//# This SHOULD be the latest version supported by the client.
 /// o-life10: a revision without a handshake is not asked for in a handshake.
 #[tokio::test]
 async fn a_handshake_asks_for_the_newest_revision_that_has_one() {
@@ -358,6 +370,13 @@ async fn a_handshake_asks_for_the_newest_revision_that_has_one() {
     assert_eq!(asked[1]["params"]["protocolVersion"], "2025-11-25");
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/schema#initializeresult
+//# If the client cannot support this version, it MUST disconnect.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
+//# If the client does not support the version in the server's response, it SHOULD disconnect.
+//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#error-handling
+//# Implementations SHOULD be prepared to handle these error cases:
+//# Protocol version mismatch
 /// o-life15, ver2.
 #[tokio::test]
 async fn a_server_of_unknown_revisions_is_refused_with_both_lists() {
@@ -386,6 +405,10 @@ async fn a_server_of_unknown_revisions_is_refused_with_both_lists() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#sending-messages
+//# The client MUST NOT write JSON-RPC responses.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
+//# The client MUST NOT send JSON-RPC responses.
 /// stdio6, http11: a server of 2026-07-28 sends no requests, so none is answered.
 #[tokio::test]
 async fn a_request_of_a_server_without_a_handshake_is_not_answered() {
@@ -463,11 +486,6 @@ fn modern(method: &str) -> Value {
     }
 }
 
-//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
-//# After successful initialization, the client MUST send an `initialized` notification to indicate
-//# it is ready to begin normal operations:
-//# The client SHOULD NOT send requests other than pings before the server has responded to the
-//# `initialize` request.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility
 //# A client that supports both modern (per-request-metadata) MCP versions and a legacy version that
 //# requires an `initialize` handshake SHOULD probe with `server/discover` before sending any other
