@@ -1,5 +1,6 @@
 //! Texts without the escapes of JSON, URLs and HTML.
 
+use crate::chars::Text as _;
 use crate::{inside::first, text::bytes::floor};
 
 /// The escapes that are read.
@@ -59,7 +60,7 @@ fn percent(text: &str) -> Option<(char, usize)> {
 
 /// The character of `&amp;`, `&#38;` or `&#x26;`, and the length of that.
 fn entity(text: &str) -> Option<(char, usize)> {
-    let (name, _) = text.get(1..floor(text, 10))?.split_once(';')?;
+    let (name, _) = text.get(1..floor(text, 10))?.cut(";")?;
     let code = |digits: &str| match digits.strip_prefix(['x', 'X']) {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None => digits.parse().ok(),

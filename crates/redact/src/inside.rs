@@ -12,6 +12,7 @@ use super::{
     shown::{self, MAX_NESTED},
     text::{bytes::looked_at, quote::Quote, value::bracket_end},
 };
+use crate::chars::Text as _;
 use crate::hidden::is_hidden;
 
 /// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed
@@ -27,7 +28,7 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     if nested >= MAX_NESTED || !text.bytes().any(|b| matches!(b, b'\\' | b'{')) {
         return Cow::Borrowed(text);
     }
-    while let Some(i) = text[at..].find(['"', '\'', '{']) {
+    while let Some(i) = text[at..].find_of("\"'{") {
         looked_at(i);
         at += i;
         let found = match text.as_bytes()[at] {
@@ -67,23 +68,23 @@ fn json(rules: &Rules, text: &str, at: usize, nested: usize, effort: &mut usize)
 /// Reads the string that opens at `at`. Its escapes may hide secrets.
 fn string(rules: &Rules, text: &str, at: usize, nested: usize) -> Inside {
     let word = |c: char| c.is_alphanumeric() || c == '\\';
-    if text[..at].ends_with(word) && !text[..at].ends_with(['b', 'f', 'r', 'u']) {
+    if text[..at].ends_with(word) && !text[..at].ends_of("bfru") {
         return None;
     }
     let quote = Quote::at(text, at)?;
     let start = at + quote.len();
     let close = quote.close(text, start).unwrap_or(text.len()..text.len());
     let (inner, end) = (&text[start..close.start], close.end);
-    if !inner.contains('\\') {
+    if !inner.has_of("\\") {
         // A text in quotes is one; a quote that is none may stand before others.
-        let closes = text[end..].starts_with([',', '}', ']', ')', ':']);
+        let closes = text[end..].starts_of(",}]):");
         return closes.then_some((end, None));
     }
     let (plain, places) = unescaped(inner, Escapes::Strings);
-    let shown = match plain == inner {
-        true => Cow::Borrowed(inner),
-        false => shown::redacted(rules, &plain, nested + 1),
-    };
+    if plain == inner {
+        return Some((end, None));
+    }
+    let shown = shown::redacted(rules, &plain, nested + 1);
     if shown == plain {
         return Some((end, None));
     }

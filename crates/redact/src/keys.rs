@@ -1,6 +1,7 @@
 //! Which keys have secrets as their values.
 
 use super::{
+    chars::{DIGITS, Text as _},
     filter::suspicious,
     rules::Custom,
     text::bytes::{has_digit, is_one_of},
@@ -29,7 +30,7 @@ pub(super) fn strength(key: &str, extra: &Custom) -> Strength {
     if is_one_of(key, COMMON) && extra.sensitive.is_empty() && extra.harmless.is_empty() {
         return Strength::Strong;
     }
-    if !key.is_ascii() && FOREIGN.iter().any(|word| key.contains(word)) {
+    if !key.is_ascii() && FOREIGN.iter().any(|word| key.holds(word)) {
         return Strength::Strong;
     }
     Folded::of(key).judge(extra)
@@ -148,7 +149,7 @@ impl Folded {
     fn parts(&self) -> impl Iterator<Item = (usize, &'static str, Kinds)> {
         let places = self.text.char_indices();
         places.flat_map(|(at, _)| {
-            let parts = words::beginnings(&self.text[at..]);
+            let parts = WORDS.beginnings(&self.text[at..]);
             parts.map(move |(part, kind)| (at, part, kind))
         })
     }
@@ -163,7 +164,7 @@ impl Folded {
         };
         let is_password = |text: String| {
             let mut words = ["password", "passwort", "passphrase"].iter();
-            words.any(|word| text.contains(word))
+            words.any(|word| text.holds(word))
         };
         has_digit(&self.text) && is_password(self.text.chars().map(letter).collect())
     }
@@ -175,12 +176,12 @@ impl Folded {
         let mut words = self.words().peekable();
         while let Some((from, word)) = words.next() {
             let rest = &self.text[from..];
-            let own = extra
-                .harmless
-                .iter()
-                .filter(|own| rest.starts_with(&***own));
+            let own = extra.harmless.iter().map(|own| &**own);
+            let own = own.filter(|own| rest.starts_with(own));
             let own = own.map(|own| (own.len(), PHRASE));
-            let known = words::beginnings(rest).map(|(known, kind)| (known.len(), kind));
+            let known = WORDS
+                .beginnings(rest)
+                .map(|(known, kind)| (known.len(), kind));
             let known = known.filter(|(_, kind)| kind & (HARMLESS | PHRASE) != 0);
             for (len, kind) in known.chain(own) {
                 let end = from + len;
@@ -211,10 +212,9 @@ impl Folded {
         let several = self.starts.iter().skip(1).any(|starts| *starts);
         let noun = several && is(last, NOUN) && !is(first, FAILING);
         let grown = |noun: &str| last.len() > noun.len() && last.ends_with(noun);
-        if noun || grown("token") || grown("authorization") {
-            Strength::Strong
-        } else {
-            Strength::Weak
+        match noun || grown("token") || grown("authorization") {
+            true => Strength::Strong,
+            false => Strength::Weak,
         }
     }
 
@@ -244,13 +244,13 @@ fn is_whole(word: &str) -> bool {
 }
 
 fn without_number(word: &str) -> &str {
-    word.trim_end_matches(|c: char| c.is_ascii_digit())
+    word.trim_end_of(DIGITS)
 }
 
 /// Returns whether a name is that of a connection string, which has a secret in it, or is one:
 /// `AzureWebJobsStorage_connection_string`.
 pub(super) fn is_connection(name: &str) -> bool {
-    let is_in = |name: String| name.contains("connectionstring") || name.contains("connstr");
+    let is_in = |name: String| name.holds("connectionstring") || name.holds("connstr");
     suspicious(name) && is_in(folded(name))
 }
 
@@ -264,11 +264,10 @@ pub(super) fn describes(name: &str) -> bool {
 /// `access_token`, but neither `min_key` nor `pin`.
 pub(super) fn is_sure(name: &str) -> bool {
     let whole = Folded::of(name);
+    let is_sure = |(_, word)| is(without_number(word), SURE);
     whole.parts().any(|(.., kind)| kind & (STRONG | KIND) != 0)
-        || whole
-            .words()
-            .any(|(_, word)| is(without_number(word), SURE))
-        || FOREIGN.iter().any(|word| name.contains(word))
+        || whole.words().any(is_sure)
+        || FOREIGN.iter().any(|word| name.holds(word))
 }
 
 /// Returns whether a name ends with a word that data has for many other things.

@@ -109,6 +109,7 @@
 
 use std::borrow::Cow;
 
+mod chars;
 mod config;
 mod escapes;
 mod filter;

@@ -13,6 +13,7 @@ use super::{
     },
     words::Words,
 };
+use crate::chars::Text as _;
 
 /// Members that hold a name.
 pub(super) static NAME_FIELDS: Words = Words::of(
@@ -35,7 +36,7 @@ static NAME_LISTS: Words = Words::of(
 /// Returns whether a member lists names: `required`, `grant_types`, `auth_methods_supported`.
 /// The latter have no `second` element that a secret may be.
 pub(super) fn lists_names(key: &str, second: &str) -> bool {
-    let mixed = is_mixed(second) && !second.contains(':');
+    let mixed = is_mixed(second) && !second.has_of(":");
     NAME_LISTS.has(key) || ends_with_one_of(key, "_types _supported") && !mixed
 }
 
@@ -115,7 +116,7 @@ impl<'m> Members<'m> {
     /// The role of a member. The data of a picture is not read as text.
     pub(super) fn role(&self, key: &str, value: &Value) -> Role {
         let second = || value.get(1).and_then(Value::as_str).unwrap_or_default();
-        let digits = |text: &str| is_made_of(text.trim_end_matches('='), "+/-_");
+        let digits = |text: &str| is_made_of(text.trim_end_of("="), "+/-_");
         match value {
             Value::Array(rows) if self.columns != 0 && rows.iter().all(Value::is_array) => {
                 Role::Rows(self.columns)
@@ -186,8 +187,8 @@ impl Arguments {
             return false;
         };
         let key = self.key;
-        let begins = text.contains("-----BEGIN") && text.contains("PRIVATE");
-        self.key = (key || begins) && !text.contains("-----END");
+        let begins = text.holds("-----BEGIN") && text.holds("PRIVATE");
+        self.key = (key || begins) && !text.holds("-----END");
         let shown = |pair| text.starts_with("--") || pair && is_moment(text);
         if key || announced.is_some_and(|pair| !shown(pair)) {
             return true;
@@ -197,8 +198,8 @@ impl Arguments {
         if of_command(Command::is_password) {
             return true;
         }
-        let flag = text.starts_with('-') && !text.contains(['=', ' ']);
-        let pair = first && !flag && text.len() <= 64 && !text.contains(' ');
+        let flag = text.starts_with('-') && !text.has_of("= ");
+        let pair = first && !flag && text.len() <= 64 && !text.has_of(" ");
         let announces = (flag || pair) && rules.announces(text) || of_command(Command::announces);
         self.announced = announces.then_some(pair);
         false

@@ -14,6 +14,7 @@ use super::{
     shown::numbers,
     text::{bytes::floor, is_opaque, value::SCHEMES},
 };
+use crate::chars::Text as _;
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
 const MIN: usize = 8;
@@ -70,15 +71,13 @@ impl Registered {
         let values = Arc::make_mut(self.0.get_or_insert_default());
         let bytes: usize = values.all.iter().map(|value| value.len()).sum();
         if values.all.len() == MAX || bytes + value.len() > MAX_BYTES {
-            *values = Values {
-                is_full: true,
-                ..Values::default()
-            };
+            *values = Values::default();
+            values.is_full = true;
             return;
         }
         let at = values.all.partition_point(|v| v.len() > value.len());
         values.all.insert(at, value.into());
-        values.is_spaced |= value.contains([' ', '+', '\n', '\r']);
+        values.is_spaced |= value.has_of(" +\n\r");
         let mut form = unescaped(value, Escapes::None).0;
         for _ in 0..=MAX_LEVELS {
             if form.len() < MIN || values.forms.iter().any(|known| **known == form) {
@@ -87,7 +86,7 @@ impl Registered {
             values.forms.push(form.as_str().into());
             form = unescaped(&form, Escapes::All).0;
         }
-        if let Some((scheme, rest)) = value.split_once(' ')
+        if let Some((scheme, rest)) = value.cut(" ")
             && SCHEMES.has(scheme)
         {
             self.add(rest);
@@ -174,10 +173,8 @@ impl Values {
             false => &['%', '\\', '&'],
         };
         for start in (0..text.len()).step_by(PART) {
-            let (start, end) = (
-                floor(text, start),
-                floor(text, start + PART + self.longest()),
-            );
+            let end = floor(text, start + PART + self.longest());
+            let start = floor(text, start);
             let mut plain = text[start..end].to_owned();
             let mut origin: Vec<usize> = (start..=end).collect();
             for _ in 0..MAX_LEVELS {
@@ -204,7 +201,7 @@ impl Values {
 /// Returns whether a text is an object or an array of JSON, or several values that begin with one.
 fn is_json(text: &str) -> bool {
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
-    text.trim_start().starts_with(['{', '[']) && values.all(|value| value.is_ok())
+    text.trim_start().starts_of("{[") && values.all(|value| value.is_ok())
 }
 
 /// Returns the text of a value that may be registered.

@@ -13,6 +13,7 @@ use super::{
     text::{bytes::is_made_of, catalog::OWN, vendors::Tail},
     view::Source,
 };
+use crate::chars::Text as _;
 use crate::{
     TRUNCATED,
     config::{ConfigError, refuse_if, within},
@@ -154,7 +155,7 @@ impl Rules {
         let fits = (3..=64).contains(&prefix.len()) && is_made_of(prefix, "_-.");
         let reason = "must be 3 to 64 ASCII letters, digits, `_`, `-` or `.`";
         refuse_if(!fits, FIELD, reason)?;
-        let mark = prefix.starts_with(['_', '-', '.']);
+        let mark = prefix.starts_of("_-.");
         refuse_if(mark, FIELD, "must begin with a letter or digit")?;
         within(FIELD, min_tail, 0..=256)?;
         let row = Rule::of_tokens(OWN, prefix, Tail::Dotted, min_tail);
@@ -433,9 +434,9 @@ impl Rules {
     pub fn with_secrets_of_header(self, name: &str, value: &str, is_sure: bool) -> Self {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         let mut values = vec![value];
-        values.extend(value.split_once(' ').map(|(_, credential)| credential));
+        values.extend(value.cut(" ").map(|(_, credential)| credential));
         if is("cookie") {
-            let pairs = value.split(';').filter_map(|pair| pair.split_once('='));
+            let pairs = value.split_of(";").filter_map(|pair| pair.cut("="));
             values.extend(pairs.map(|(_, value)| value));
         }
         if is_sure || is("authorization") || is("cookie") {

@@ -47,11 +47,9 @@ pub(super) fn head<'t>(
     max: usize,
     nested: usize,
 ) -> (Cow<'t, str>, bool) {
-    let read = max
-        .saturating_mul(4)
-        .saturating_add(LOOKAHEAD)
-        .max(MAX_JSON);
-    let seen = floor(text, read.saturating_add(rules.1.longest()));
+    let read = max.saturating_mul(4).saturating_add(LOOKAHEAD);
+    let read = read.max(MAX_JSON).saturating_add(rules.1.longest());
+    let seen = floor(text, read);
     // Whole values come first: a form may end within one.
     match rules.1.hide(&text[..seen]) {
         Cow::Borrowed(_) => head_by_form(rules, text, max, nested),
@@ -110,9 +108,8 @@ pub(super) fn json(rules: &Rules, text: &str, nested: usize) -> Option<String> {
     let view = serde_json::to_string(&walk.node(Source::Value(&value), 0, Role::Plain)).ok()?;
     let start = text.len() - text.trim_ascii_start().len();
     let end = start + inner.len();
-    walk.found
-        .get()
-        .then(|| [&text[..start], &unmarked(&view), &text[end..]].concat())
+    let shown = || [&text[..start], &unmarked(&view), &text[end..]].concat();
+    walk.found.get().then(shown)
 }
 
 /// The mark of a number that is a text while JSON is redacted, to stay as it is written.

@@ -64,19 +64,16 @@ pub(super) const TRIGRAMS: &[&str] = &[
 pub(super) const DISGUISED: [&[u8; 5]; 2] = [b"43105", b"aeios"];
 
 /// The kinds of each word.
-static WORDS: LazyLock<Index<Kinds>> = LazyLock::new(|| {
+pub(super) static WORDS: LazyLock<Index<Kinds>> = LazyLock::new(|| {
     let words = lists().flat_map(|(kind, words)| words.split(' ').map(move |word| (word, kind)));
     Index::new(words)
 });
 
-/// The words that `text` begins with, and their kinds.
-pub(super) fn beginnings(text: &str) -> impl Iterator<Item = (&'static str, Kinds)> {
-    WORDS.beginnings(text)
-}
-
 /// The kinds of a whole word.
 pub(super) fn kinds(word: &str) -> Kinds {
-    let same = beginnings(word).filter(|(known, _)| known.len() == word.len());
+    let same = WORDS
+        .beginnings(word)
+        .filter(|(known, _)| known.len() == word.len());
     same.fold(0, |kinds, (_, kind)| kinds | kind)
 }
 

@@ -1,8 +1,6 @@
 //! Private keys that stand as blocks of lines.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*, token, url};
+use super::{prelude::*, token, url};
 
 /// `-----BEGIN RSA PRIVATE KEY-----` to its end, or to the end of the text; PuTTY's files likewise.
 /// A token that stands right before it comes first.
@@ -32,8 +30,8 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     let close = end + "-----END".len();
     let mark = ahead(text, close, 80);
-    let (name, _) = mark.split_once("----")?;
-    if !name.contains("PRIVATE") {
+    let (name, _) = mark.cut("----")?;
+    if !name.holds("PRIVATE") {
         return None;
     }
     let mut start = end;
@@ -41,8 +39,7 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
         let head = between(&text[..start]);
         let line = after_last(head, |c| !c.is_ascii_alphanumeric() && !"+/=".contains(c));
         // The letter of a line's end that is escaped.
-        let escaped =
-            head[..head.len() - line.len()].ends_with('\\') && line.starts_with(['n', 'r']);
+        let escaped = head[..head.len() - line.len()].ends_with('\\') && line.starts_of("nr");
         let line = &line[usize::from(escaped)..];
         looked_at(start - head.len() + line.len());
         // All lines but the last are of one length.
@@ -61,14 +58,14 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
 fn between(text: &str) -> &str {
     let head = text.trim_end_matches(|c: char| c.is_whitespace() || "\"',+>".contains(c));
     match head.strip_suffix("\\n").or(head.strip_suffix("\\r")) {
-        Some(rest) => between(rest.trim_end_matches('\\')),
+        Some(rest) => between(rest.trim_end_of("\\")),
         None => head,
     }
 }
 
 /// The end of the private-key block that begins at `start`. None for a block of another kind.
 pub(super) fn end(text: &str, start: usize) -> Option<usize> {
-    if !ahead(text, start, 80).contains("PRIVATE") {
+    if !ahead(text, start, 80).holds("PRIVATE") {
         return None;
     }
     let block = &text[start..];
@@ -76,23 +73,23 @@ pub(super) fn end(text: &str, start: usize) -> Option<usize> {
         true => "-----END",
         false => "---- END",
     };
-    let from = block.find(mark);
+    let from = block.find_str(mark);
     looked_at(from.unwrap_or(block.len()));
     let close = from.and_then(|from| {
         let name = start + from + mark.len();
-        Some(name + ahead(text, name, 80).find("----")?)
+        Some(name + ahead(text, name, 80).find_str("----")?)
     });
     Some(close.map_or(text.len(), |close| dashes_end(text, close)))
 }
 
 /// The end of the dashes that begin at `at`.
 fn dashes_end(text: &str, at: usize) -> usize {
-    text.len() - text[at..].trim_start_matches('-').len()
+    text.len() - text[at..].trim_start_of("-").len()
 }
 
 fn putty_end(text: &str, at: usize) -> usize {
-    let mac = text[at..].find("Private-MAC:").map(|mac| at + mac);
+    let mac = text[at..].find_str("Private-MAC:").map(|mac| at + mac);
     looked_at(mac.unwrap_or(text.len()) - at);
-    let line = mac.and_then(|mac| Some(mac + text[mac..].find(['\n', '\\'])?));
+    let line = mac.and_then(|mac| Some(mac + text[mac..].find_of("\n\\")?));
     line.unwrap_or(text.len())
 }

@@ -1,5 +1,6 @@
 //! Classes of bytes, and moving along a text by them.
 
+pub(crate) use crate::chars::*;
 use crate::hidden::is_format;
 pub(super) use crate::words::Words;
 
@@ -43,9 +44,10 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
 }
 
 /// Returns whether one of `words`, with blanks between them, is `word`, in any case.
+#[inline(never)]
 pub(crate) fn is_one_of(word: &str, words: &str) -> bool {
     let mut words = words.as_bytes().split(|b| *b == b' ');
-    words.any(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+    words.any(|w| w.len() == word.len() && w.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Returns whether a character belongs to runs: names, keys, paths and tokens are made of them.
@@ -63,6 +65,7 @@ pub(super) fn run_end(text: &str, at: usize) -> usize {
 }
 
 /// Returns the place of the first character from `at` on that is not skipped.
+#[inline(never)]
 pub(crate) fn skip(text: &str, at: usize, skipped: fn(char) -> bool) -> usize {
     let end = text[at..].find(|c: char| !skipped(c));
     let end = end.map_or(text.len(), |i| at + i);
@@ -94,17 +97,18 @@ pub(super) fn colour_end(text: &str, at: usize) -> usize {
     const ESCAPES: &[&str] = &[
         "\x1b[", "\\u001b[", "\\u001B[", "\\x1b[", "\\x1B[", "\\u{1b}[", "\\033[", "\\e[",
     ];
-    if !text[at..].starts_with(['\x1b', '\\']) {
+    if !text[at..].starts_of("\x1b\\") {
         return at;
     }
     let near = ahead(text, at, 24);
     let escape = prefix_of(near, ESCAPES).map_or(0, str::len);
     let end = skip(near, escape, |c| c.is_ascii_digit() || c == ';');
-    let colour = escape > 0 && near[end..].starts_with(['m', 'K']);
+    let colour = escape > 0 && near[end..].starts_of("mK");
     at + if colour { end + 1 } else { 0 }
 }
 
 /// The text from `at` on, `len` bytes of it at most.
+#[inline(never)]
 pub(super) fn ahead(text: &str, at: usize, len: usize) -> &str {
     let near = &text[at..floor(text, at + len)];
     looked_at(near.len());
@@ -112,6 +116,7 @@ pub(super) fn ahead(text: &str, at: usize, len: usize) -> &str {
 }
 
 /// The text up to `at`, `len` bytes of it at most.
+#[inline(never)]
 pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
     let near = &text[floor(text, at.saturating_sub(len))..at];
     looked_at(near.len());
@@ -119,19 +124,23 @@ pub(super) fn behind(text: &str, at: usize, len: usize) -> &str {
 }
 
 /// The text behind the last character for which `parts` is true; all of it if there is none.
+#[inline(never)]
 pub(super) fn after_last(text: &str, parts: fn(char) -> bool) -> &str {
-    text.rsplit(parts).next().unwrap_or(text)
+    let end = text.char_indices().rfind(|(_, c)| parts(*c));
+    &text[end.map_or(0, |(at, c)| at + c.len_utf8())..]
 }
 
 /// The text before the first of the characters `stops`; all of it if there is none.
 pub(super) fn until<'t>(text: &'t str, stops: &str) -> &'t str {
-    let end = text.find(|c| stops.contains(c));
-    &text[..end.unwrap_or(text.len())]
+    &text[..text.find_of(stops).unwrap_or(text.len())]
 }
 
 /// The first of `prefixes` that `text` begins with.
+#[inline(never)]
 pub(crate) fn prefix_of(text: &str, prefixes: &[&'static str]) -> Option<&'static str> {
-    prefixes.iter().find(|p| text.starts_with(**p)).copied()
+    let first = text.bytes().next();
+    let fits = |p: &&&str| p.bytes().next() == first && text.starts_with(**p);
+    prefixes.iter().find(fits).copied()
 }
 
 /// `text` without `prefix`, in any case.
@@ -141,11 +150,14 @@ pub(super) fn strip_ignore_case<'t>(text: &'t str, prefix: &str) -> Option<&'t s
 }
 
 /// Returns whether `text` ends with one of `ends`, with blanks between them, in any case.
+#[inline(never)]
 pub(crate) fn ends_with_one_of(text: &str, ends: &str) -> bool {
     let text = text.as_bytes();
+    let last = text.last().map(u8::to_ascii_lowercase);
     ends.as_bytes().split(|b| *b == b' ').any(|end| {
         let at = text.len().checked_sub(end.len());
-        at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end))
+        let may_be = end.last().map(u8::to_ascii_lowercase) == last;
+        may_be && at.is_some_and(|at| text[at..].eq_ignore_ascii_case(end))
     })
 }
 
@@ -160,6 +172,7 @@ pub(super) fn is_letters(word: &str) -> bool {
 }
 
 /// Returns whether there is nothing but ASCII letters, digits and these marks.
+#[inline(never)]
 pub(crate) fn is_made_of(word: &str, marks: &str) -> bool {
     let marks = marks.as_bytes();
     word.bytes()
@@ -178,10 +191,10 @@ pub(super) fn is_hex(word: &str) -> bool {
 
 /// The last line of `text`, without its end.
 pub(super) fn last_line(text: &str) -> &str {
-    text.rsplit('\n').next().unwrap_or(text)
+    after_last(text, |c| c == '\n')
 }
 
 /// How many blanks `line` begins with.
 pub(super) fn indent(line: &str) -> usize {
-    line.len() - line.trim_start_matches([' ', '\t']).len()
+    line.len() - line.trim_start_of(" \t").len()
 }

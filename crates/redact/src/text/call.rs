@@ -1,9 +1,7 @@
 //! Calls of functions that authenticate: `SetBasicAuth("ada", "x")`, `client.login("ada", "x")`.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*, look::*, quote::Quote, table::elements};
-use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
+use super::{prelude::*, table::elements};
+use crate::REDACTED;
 
 /// Ends of names of functions, and which argument is the password. A `true` says that it is one
 /// whatever it looks like, beside a first argument that is a string, too.
@@ -40,7 +38,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 fn literal(text: &str, argument: &Range<usize>) -> Option<Range<usize>> {
     let shown = &text[argument.clone()];
     let inner = shown.strip_prefix("Some(").unwrap_or(shown);
-    let string = inner.trim_start_matches(['b', 'f', 'r']);
+    let string = inner.trim_start_of("bfr");
     let start = argument.end - string.len();
     let inner = start + Quote::at(text, start)?.len();
     Some(inner..Quote::at(text, start)?.close(text, inner)?.start)

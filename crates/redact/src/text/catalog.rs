@@ -7,18 +7,11 @@ use super::{
     statement, token, url,
 };
 
-/// How a rule looks for a secret in a run.
-#[derive(Clone, Copy)]
-pub(crate) enum Find {
-    Run(fn(&super::Run<'_>) -> Option<Range<usize>>),
-    /// By the rules of tokens.
-    Tokens,
-}
+/// Finds the secret of a run. The rules of tokens have ids of their own: `None`.
+pub(crate) type Find = Option<fn(&super::Run<'_>) -> Option<Range<usize>>>;
 
 /// The id, the secrets that it finds, an example, and an innocent text of a similar form.
 pub(crate) type Row = (&'static str, &'static str, &'static str, &'static str);
-
-use Find::{Run, Tokens};
 
 pub(crate) const TABLE: &str = "table";
 pub(crate) const MANIFEST: &str = "manifest";
@@ -32,26 +25,26 @@ pub(crate) const OWN: &str = "own-prefix";
 /// finds something counts. A `§` keeps scanners of repositories quiet.
 #[rustfmt::skip]
 pub(crate) const RUNS: &[(Row, Signs, Find)] = &[
-    (("private-key", "private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form", "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), NAMED | DASH | KEY | TOKEN, Run(block::find)),
-    (("url", "a password or a token before the host of a URL", "postgres://ada:hunter2@db/x", "postgres://ada@db/x"), COLON | CALL | MARK, Run(url::user_info)),
-    (("host", "`user:password@host:port` without a scheme", "root:Zq7hunterX@db.internal:3306", "image:v2@db.internal"), COLON, Run(url::bare_user_info)),
-    (("sql", "a password in a statement of SQL", "CREATE USER ada IDENTIFIED BY 'hunter2'", "users are identified by name"), NAMED | WORD, Run(statement::sql)),
-    (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), NAMED | WORD | DASH, Run(statement::powershell)),
-    (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), NAMED | WORD | COLON, Run(phrase::find)),
-    (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), CALL, Run(call::find)),
-    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), NAMED | WORD | COOKIE, Run(statement::directive)),
-    (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), NAMED, Run(markup::find)),
-    (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), NAMED, Run(code::newtype)),
-    (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), NAMED, Run(field::find)),
-    (("pair", "the value of a sensitive name", "password=hunter2", "password=${DB_PASSWORD}"), NAMED, Run(pair::find)),
-    (("scheme", "the credential behind the name of its scheme", "sent Bearer abc123def456", "the bearer of bad news"), WORD, Run(scheme::find)),
-    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), NAMED | WORD | DASH | PATH, Run(command::find)),
-    (("webhook", "the secret part of a webhook's address", "https://hc-ping.com/Zq7hunterX", "https://example.com/Zq7hunterX"), PATH | COLON | MARK, Run(url::webhook)),
-    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), TOKEN | KEY, Tokens),
-    (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), WORD | COLON | MARK, Run(token::composed)),
-    (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), KEY, Run(token::beside_id)),
-    ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), NAMED | KEY | TOKEN | PATH, Run(encoded::find)),
-    (("sentence", "a secret in a sentence", "the password is hunter2", "the password is required"), NAMED | WORD | COLON, Run(prose::find)),
+    (("private-key", "private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form", "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), NAMED | DASH | KEY | TOKEN, Some(block::find)),
+    (("url", "a password or a token before the host of a URL", "postgres://ada:hunter2@db/x", "postgres://ada@db/x"), COLON | CALL | MARK, Some(url::user_info)),
+    (("host", "`user:password@host:port` without a scheme", "root:Zq7hunterX@db.internal:3306", "image:v2@db.internal"), COLON, Some(url::bare_user_info)),
+    (("sql", "a password in a statement of SQL", "CREATE USER ada IDENTIFIED BY 'hunter2'", "users are identified by name"), NAMED | WORD, Some(statement::sql)),
+    (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), NAMED | WORD | DASH, Some(statement::powershell)),
+    (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), NAMED | WORD | COLON, Some(phrase::find)),
+    (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), CALL, Some(call::find)),
+    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), NAMED | WORD | COOKIE, Some(statement::directive)),
+    (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), NAMED, Some(markup::find)),
+    (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), NAMED, Some(code::newtype)),
+    (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), NAMED, Some(field::find)),
+    (("pair", "the value of a sensitive name", "password=hunter2", "password=${DB_PASSWORD}"), NAMED, Some(pair::find)),
+    (("scheme", "the credential behind the name of its scheme", "sent Bearer abc123def456", "the bearer of bad news"), WORD, Some(scheme::find)),
+    (("command", "a password in a command line", "mysql -phunter2 shop", "mysql -P 3306 shop"), NAMED | WORD | DASH | PATH, Some(command::find)),
+    (("webhook", "the secret part of a webhook's address", "https://hc-ping.com/Zq7hunterX", "https://example.com/Zq7hunterX"), PATH | COLON | MARK, Some(url::webhook)),
+    (("jwt", "a JWT or JWE", "eyJhbGciOiJIUzI1NiJ9.§eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "eyJ"), TOKEN | KEY, None),
+    (("composed", "keys and hashes with marks inside", "{SSHA}DkMTwBl+a/3DQTxCYEApdUtNXGgdUac3", "{SSHA}"), WORD | COLON | MARK, Some(token::composed)),
+    (("beside-id", "the secret key beside the id of an AWS key", "AKIA1 / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT", "id / 6eOW4lhoDVqMRoUjJ45HlpVxrtqtDC5oQ+r0ggGT"), KEY, Some(token::beside_id)),
+    ((BASE64, "Base64 of a text that has a secret", "cGFzc3dvcmQ6IGh1bnRlcjIKaG9zdDogZGI=", "VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcw=="), NAMED | KEY | TOKEN | PATH, Some(encoded::find)),
+    (("sentence", "a secret in a sentence", "the password is hunter2", "the password is required"), NAMED | WORD | COLON, Some(prose::find)),
 ];
 
 /// The other rules but those of [`vendors`](super::vendors): of tokens, of tables and blocks, of

@@ -1,9 +1,6 @@
 //! Code with a sensitive name and no secret beside it.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*, look::*, quote::Quote, shape, value};
-use crate::{keys::Strength, rules::BUILT_IN};
+use super::prelude::*;
 
 /// `password: str = "x"`: a type stands between the name and the value. Empty without a secret.
 pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
@@ -20,7 +17,7 @@ pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
     let code = is_code_line(run);
     if !rest.starts_with('=') || rest.starts_with("==") || !typed.ends_with(' ') {
         let pointer = prefix_of(near, POINTERS).is_some();
-        let end = rest.starts_with([',', ')', ';', '=', '{', '(']) || rest.is_empty();
+        let end = rest.starts_of(",);={(") || rest.is_empty();
         let plain = !typed.is_empty() && words.all(|word| !is_mixed(word) || is_primitive(word));
         let generic = end && is_generic(typed);
         return (code && plain && end || pointer || generic).then_some(start..start);
@@ -31,8 +28,8 @@ pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
         return Some(start..secret.end);
     }
     let shown = &text[secret.clone()];
-    let quoted = text[from..].starts_with(['"', '\'', '`']);
-    let number = code && shown.starts_with(|c: char| c.is_ascii_digit());
+    let quoted = text[from..].starts_of("\"'`");
+    let number = code && shown.starts_of(DIGITS);
     let computed = !quoted && (number || is_reference(text, &secret, true));
     let innocent = shape::is_innocent(shown, run.word());
     let absent = is_null(shown) || is_placeholder(shown) || computed || innocent;
@@ -43,7 +40,7 @@ pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
 fn is_generic(typed: &str) -> bool {
     let is_type = |word: &str| word.starts_with(char::is_uppercase) || is_primitive(word);
     let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b':';
-    let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.split_once('<')) else {
+    let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.cut("<")) else {
         return false;
     };
     let named = head.starts_with(char::is_uppercase) && head.bytes().all(is_name);
@@ -51,7 +48,7 @@ fn is_generic(typed: &str) -> bool {
 }
 
 fn is_primitive(word: &str) -> bool {
-    let digits = word.trim_start_matches(['u', 'i', 'f', '_', 'n', 't']);
+    let digits = word.trim_start_of("uif_nt");
     let digits = digits.strip_suffix("_t").unwrap_or(digits);
     matches!(digits, "8" | "16" | "32" | "64" | "128")
 }
@@ -75,16 +72,15 @@ pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let start = skip(text, run.end + 1, char::is_whitespace);
-    let argument = text[start..].trim_start_matches('\\');
+    let argument = text[start..].trim_start_of("\\");
     let typed = ends_with_one_of(name, TYPES) && is_made_of(name, "");
-    if !argument.starts_with(['"', '\'']) || !typed || !run.rules.announces(name) {
+    if !argument.starts_of("\"'") || !typed || !run.rules.announces(name) {
         return None;
     }
-    let seen = value::glance(value::extent, text, start);
-    let shown = &text[seen.clone()];
-    let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
-    let fits = !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
-    fits.then(|| value::whole(value::extent, text, start, seen))
+    value::secret(text, start, |shown| {
+        let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
+        !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown))
+    })
 }
 
 /// `process.env.API_KEY || "x"`, `DB_PASSWORD ?? 'x'`: the default for a secret that is not set.
@@ -101,11 +97,9 @@ pub(super) fn fallback(run: &Run<'_>) -> Option<Range<usize>> {
 /// `lexer.next()`. `sure` says that only secrets have such a name.
 pub(super) fn is_expression(text: &str, name: &str, value: &Range<usize>, sure: bool) -> bool {
     // `self.token = token;`
-    let same = text[value.clone()].trim_end_matches(';');
+    let same = text[value.clone()].trim_end_of(";");
     let object = name.strip_suffix(same).unwrap_or_default();
-    object.ends_with(['.', '_', '-', '>'])
-        || is_reference(text, value, sure)
-        || is_cmdlet(text, value)
+    object.ends_of("._->") || is_reference(text, value, sure) || is_cmdlet(text, value)
 }
 
 /// Returns whether the value refers to a secret or calls a function for it, and shows none:
@@ -124,16 +118,16 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         return prefix_of(name, &["->", "::", "[", "{"]).is_some();
     }
     let root = prefix_of(shown, ROOTS).is_some();
-    let (path, arguments) = shown.split_at(shown.find(['(', '[', '{']).unwrap_or(shown.len()));
+    let (path, arguments) = shown.split_at(shown.find_of("([{").unwrap_or(shown.len()));
     let called = !arguments.is_empty() || path.ends_with('!') && rest.starts_with(" {");
-    let path = path.trim_end_matches(['!', '?', ';', ' ']);
+    let path = path.trim_end_of("!?; ");
     let is_path = shown.len() < 240 && !path.is_empty() && path_parts(path).all(is_identifier);
     if !is_path || is_random(path) {
-        return root && !shown.contains(['"', '\'']);
+        return root && !shown.has_of("\"'");
     }
-    let constructs = path.starts_with(char::is_uppercase) && !path.contains('.');
+    let constructs = path.starts_with(char::is_uppercase) && !path.has_of(".");
     if called {
-        return (!constructs || !shown.contains(['"', '\''])) && !has_literal(arguments, sure);
+        return (!constructs || !shown.has_of("\"'")) && !has_literal(arguments, sure);
     }
     // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
     let names = |part: &str| BUILT_IN.strength(part) != Strength::Harmless;
@@ -141,28 +135,25 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
         true => path_parts(path).last().is_some_and(names),
         false => path_parts(path).any(names),
     };
-    let parted = path.contains('.') || path.contains("::");
-    let code = !sure || text[..value.start].ends_with(' ') || rest.starts_with([')', ',']);
-    root || parted && (code && (path.contains("::") || named) || !sure && !constructs)
+    let parted = path.has_of(".") || path.holds("::");
+    let code = !sure || text[..value.start].ends_with(' ') || rest.starts_of("),");
+    root || parted && (code && (path.holds("::") || named) || !sure && !constructs)
 }
 
 fn path_parts(path: &str) -> impl Iterator<Item = &str> {
-    path.split(['.', ':', '?', '!'])
-        .filter(|part| !part.is_empty())
+    path.split_of(".:?!").filter(|part| !part.is_empty())
 }
 
 /// Returns whether a word may be a name in code, and not a secret.
 fn is_identifier(word: &str) -> bool {
-    is_made_of(word, "_")
-        && !word.starts_with(|c: char| c.is_ascii_digit())
-        && !is_mixed(word.trim_end_matches(|c: char| c.is_ascii_digit()))
+    is_made_of(word, "_") && !word.starts_of(DIGITS) && !is_mixed(word.trim_end_of(DIGITS))
 }
 
 /// Returns whether a string among arguments may be a secret. If a `sure` secret comes from the
 /// call, every string counts that is not a name, a prompt or a path.
 pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
     let mut at = 0;
-    while let Some(i) = arguments[at..].find(['"', '\'', '\\']) {
+    while let Some(i) = arguments[at..].find_of("\"'\\") {
         at += i;
         let Some(quote) = Quote::at(arguments, at) else {
             at += 1;
@@ -173,9 +164,8 @@ pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
             return true;
         };
         let literal = &arguments[from..close.start];
-        let names = literal.contains([' ', '/', '_', '-'])
-            || BUILT_IN.strength(literal) != Strength::Harmless;
-        if looks_secret(literal) && !literal.contains(['_', '-'])
+        let names = literal.has_of(" /_-") || BUILT_IN.strength(literal) != Strength::Harmless;
+        if looks_secret(literal) && !literal.has_of("_-")
             || is_mixed(literal)
             || sure && !names && literal.len() > 3
         {
@@ -189,7 +179,7 @@ pub(super) fn has_literal(arguments: &str, sure: bool) -> bool {
 /// Returns whether the value is a command of PowerShell: `$x = Read-Host -AsSecureString`.
 fn is_cmdlet(text: &str, value: &Range<usize>) -> bool {
     const VERBS: &str = "Get New Read Import ConvertTo ConvertFrom Invoke Select Join Unprotect";
-    let (verb, noun) = text[value.clone()].split_once('-').unwrap_or_default();
+    let (verb, noun) = text[value.clone()].cut("-").unwrap_or_default();
     let cmdlet = is_one_of(verb, VERBS) && is_letters(noun) && noun.starts_with(char::is_uppercase);
-    cmdlet && last_line(behind(text, value.start, 64)).contains('$')
+    cmdlet && last_line(behind(text, value.start, 64)).has_of("$")
 }

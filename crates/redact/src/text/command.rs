@@ -1,18 +1,6 @@
 //! Credentials in command lines.
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    filter,
-    look::*,
-    pair,
-    quote::{Quote, ends_value},
-    shape::{self, Shape},
-    value,
-};
-
+use super::{filter, pair, prelude::*};
 use crate::hidden::is_format;
 
 /// How far from the command its flags are looked for, in bytes.
@@ -50,7 +38,7 @@ pub(super) const ORACLE: &str = "sqlplus expdp impdp exp imp rman sqlldr";
 impl Command {
     /// The command that a word names, with or without a path.
     pub(crate) fn of(word: &str) -> Option<&'static Self> {
-        let name = word.rsplit('/').next().unwrap_or(word);
+        let name = word.cut_last("/").map_or(word, |(_, name)| name);
         // A line of a diff, or behind the mark of a file's encoding.
         let name = name.trim_start_matches(|c| c == '+' || is_format(c));
         // Most words are none, as their first and last letters show.
@@ -61,7 +49,7 @@ impl Command {
 
     /// Returns whether the word after `flag` holds a password.
     pub(crate) fn announces(&self, flag: &str) -> bool {
-        !flag.is_empty() && self.flags.split(' ').any(|known| known == flag)
+        !flag.is_empty() && self.flags.split_of(" ").any(|known| known == flag)
     }
 
     /// Returns whether a word is a flag with the password in it.
@@ -74,9 +62,9 @@ impl Command {
     fn takes(&self, flag: &str, value: &str) -> bool {
         // `docker run -p 80:80`
         let ports = flag.eq_ignore_ascii_case("-p")
-            && value.contains(':')
-            && value.split([':', '.', '-']).all(is_digits);
-        let marked = self.marks.is_empty() || value.contains(|c| self.marks.contains(c));
+            && value.has_of(":")
+            && value.split_of(":.-").all(is_digits);
+        let marked = self.marks.is_empty() || value.has_of(self.marks);
         marked && !ports && !value.starts_with('-') && !is_placeholder(value)
     }
 }
@@ -90,9 +78,9 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
         run.scan.command.set(Some((command, run.end)));
         return None;
     }
-    if word == "--from-literal" && run.line_before(LINE).contains(" secret ") {
+    if word == "--from-literal" && run.line_before(LINE).holds(" secret ") {
         // `kubectl create secret generic db --from-literal=name=x`
-        let sign = run.ahead(128).strip_prefix(['=', ' '])?.find('=')?;
+        let sign = run.ahead(128).strip_prefix(['=', ' '])?.find_of("=")?;
         return Some(value::extent(text, run.end + sign + 2));
     }
     if !word.starts_with('-') {
@@ -106,7 +94,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 /// none.
 fn flag(run: &Run<'_>, command: &Command) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
-    if word == "-p" && command.glued == word && run.after().starts_with(['"', '\'']) {
+    if word == "-p" && command.glued == word && run.after().starts_of("\"'") {
         return Some(value::extent(text, run.end));
     }
     if command.is_password(word) {
@@ -135,7 +123,7 @@ fn positional(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let line = until(run.ahead(512), "\n");
-    if line.len() >= 508 || !line.starts_with([' ', '\t']) {
+    if line.len() >= 508 || !line.starts_of(" \t") {
         return None;
     }
     let secret = match name.to_ascii_lowercase().as_str() {
@@ -156,7 +144,7 @@ fn argument(line: &str, (start, word): (usize, &str)) -> Range<usize> {
     let mut quotes = word.match_indices(['"', '\'', '`']);
     let close = quotes.find(|(at, _)| ends_value(&word[at + 1..]));
     let word = &word[..close.map_or(word.len(), |(at, _)| at)];
-    start..value.end.max(start + word.trim_end_matches('\\').len())
+    start..value.end.max(start + word.trim_end_of("\\").len())
 }
 
 /// The words of a line, and where each begins. A quoted text is one.
@@ -176,21 +164,21 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     const READERS: &[&str] = &[
         "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin",
     ];
-    let (said, read) = line.split_once('|')?;
+    let (said, read) = line.cut("|")?;
     let said = said.trim_end();
     // `echo -n x`, `printf '%s' x`
     let flag = |word: &str| word.starts_with('-') && word.bytes().all(|b| b"-neE".contains(&b));
     let words: Vec<_> = words(said).skip_while(|(_, word)| flag(word)).collect();
     let mut first = *words.first()?;
-    if name == "printf" && first.1.contains('%') {
+    if name == "printf" && first.1.has_of("%") {
         let alone = (shape::of(first.1) != Shape::Format).then_some(&first);
         first = *words.get(1).or(alone)?;
     }
-    let shown = said[first.0..].trim_matches(['"', '\'']);
+    let shown = said[first.0..].trim_of("\"'");
     let looks = || is_mixed(shown) || is_random(shown) || said.trim_start().starts_with("-n");
-    let reads = READERS.iter().any(|reader| read.contains(reader));
+    let reads = READERS.iter().any(|reader| read.holds(reader));
     let secret = argument(said, first);
-    (!is_placeholder(&said[secret.clone()]) && (reads || read.contains(" login") && looks()))
+    (!is_placeholder(&said[secret.clone()]) && (reads || read.holds(" login") && looks()))
         .then_some(secret)
 }
 
@@ -198,7 +186,7 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
 fn shared(line: &str) -> Option<Range<usize>> {
     let words: Vec<_> = words(line).collect();
     let ((_, first), rest) = words.split_first()?;
-    let share = rest.iter().position(|(_, word)| word.contains("\\\\"))?;
+    let share = rest.iter().position(|(_, word)| word.holds("\\\\"))?;
     let is_device = |word: &str| word == "*" || word.len() <= 5 && word.ends_with(':');
     let mut words = rest[share + 1..].iter().chain(&rest[..share]);
     let password = words.find(|(_, word)| !word.starts_with('/') && !is_device(word))?;
@@ -208,7 +196,7 @@ fn shared(line: &str) -> Option<Range<usize>> {
 
 /// `htpasswd -b file ada x`
 fn last_argument(line: &str) -> Option<Range<usize>> {
-    let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.contains('b');
+    let batch = |w: &str| w.starts_with('-') && !w.starts_with("--") && w.has_of("b");
     let words: Vec<_> = words(line).collect();
     let last = *words.last()?;
     let batch = words.iter().any(|(_, word)| batch(word));
@@ -237,7 +225,7 @@ fn after_name(run: &Run<'_>) -> Option<Range<usize>> {
             !shown.starts_with('-') && !is_placeholder(shown) && !shape::is_innocent(shown, word)
         });
     }
-    if !word.contains('_') && !word.ends_with("pass") {
+    if !word.has_of("_") && !word.ends_with("pass") {
         return None;
     }
     let end = value::bare_end(text, start);

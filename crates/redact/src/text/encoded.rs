@@ -1,8 +1,6 @@
 //! Text in Base64: it is decoded, and redacted as a whole if there is a secret in it.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*};
+use super::prelude::*;
 use crate::shown;
 
 /// Lines of this length and more may go on in the next one.

@@ -1,16 +1,7 @@
 //! Names that are values themselves: `"name": "X-Api-Key", "value": "x"`, `["Authorization", "x"]`,
 //! `<add key="ApiKey" value="x"/>`.
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    look::*,
-    name::*,
-    shape::{self, Shape},
-    value,
-};
+use super::{name::*, prelude::*};
 use crate::pairs::{NAME_FIELDS, VALUE_FIELDS, lists_names};
 
 /// How far from the name its value's field may begin.
@@ -27,8 +18,8 @@ fn is_padding(c: char) -> bool {
 
 /// A quoted name that stands as a value, or as an element of an array.
 pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
-    let close = run.after().trim_start_matches('\\');
-    let unquoted = close.starts_with(['\n', '\r', ',', ' ']);
+    let close = run.after().trim_start_of("\\");
+    let unquoted = close.starts_of("\n\r, ");
     if !unquoted && !close.starts_with(is_quote) || !is_name(run, run.word()) {
         return None;
     }
@@ -36,24 +27,24 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let value = || value_field(run.text, run.end, run.word());
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
-        let assigned = before.trim_end_matches(' ').strip_suffix('=');
+        let assigned = before.trim_end_of(" ").strip_suffix('=');
         let head = before.strip_suffix(": ").or(assigned)?;
-        let name = last_name(without_colour(head.trim_end_matches(' ')));
+        let name = last_name(without_colour(head.trim_end_of(" ")));
         return NAME_FIELDS.has(name).then(value)?;
     }
     if close[1..].trim_start().starts_with('{') {
         // `variable "db_password" { default = "x" }`
         return value();
     }
-    let open = before.trim_end_matches('\\').strip_suffix(is_quote)?;
-    let before = open.trim_end_matches(['\\', ' ', '\n', '\t']);
+    let open = before.trim_end_of("\\").strip_suffix(is_quote)?;
+    let before = open.trim_end_of("\\ \n\t");
     if let Some(head) = before.strip_suffix([':', '=']) {
         let field = last_name(head);
         let typed = || field.eq_ignore_ascii_case("type") && run.is_strong(run.word());
         let named = NAME_FIELDS.has(field) || typed();
         return named.then(|| form_part(run).or_else(value).or_else(|| field_before(run)))?;
     }
-    element(run, before.trim_end_matches('b').ends_with(['[', '(']))
+    element(run, before.trim_end_of("b").ends_of("[("))
 }
 
 /// `name="password"`, an empty line, and the value: a part of a form.
@@ -63,7 +54,7 @@ fn form_part(run: &Run<'_>) -> Option<Range<usize>> {
     let (open, close) = lines.find(|(open, _)| run.after().starts_with(open))?;
     let start = run.end + open.len();
     let body = &run.text[start..];
-    Some(start..start + body.find(close).unwrap_or(body.len()))
+    Some(start..start + body.find_str(close).unwrap_or(body.len()))
 }
 
 /// `value="x" name="password"`: the value stands before the name.
@@ -96,7 +87,7 @@ fn last_name(text: &str) -> &str {
     let name = after_last(text, |c| !c.is_alphanumeric() && c != '_' && c != '-');
     // `\x1b[33mname`
     let coloured = text[..text.len() - name.len()].ends_with("\x1b[");
-    let rest = name.split_once('m').filter(|_| coloured);
+    let rest = name.cut("m").filter(|_| coloured);
     rest.map_or(name, |(_, name)| name)
 }
 
@@ -115,7 +106,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
         let colour = colour_end(near, at);
         let closes = near[at..].starts_with('>');
         // A line that a mail quotes.
-        let quoted = closes && near[..at].trim_end_matches(['>', ' ']).ends_with('\n');
+        let quoted = closes && near[..at].trim_end_of("> ").ends_with('\n');
         if colour > at || quoted {
             at = colour.max(at + 1);
             continue;
@@ -123,7 +114,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
         let innocent = |value: &str| shape::is_innocent(value, named);
         if closes {
             // `=>`, `->`
-            let arrow = near[..at].ends_with(['=', '-']);
+            let arrow = near[..at].ends_of("=-");
             let content = (!arrow).then(|| content(text, from + at + 1))?;
             return content.filter(|value| !innocent(&text[value.clone()]));
         }
@@ -131,7 +122,7 @@ fn field_in(text: &str, from: usize, to: usize, named: &str) -> Option<Range<usi
         let name = &near[at..end];
         let mark = skip(near, skip_colours(near, end), is_padding);
         let rest = &near[mark..];
-        if rest.starts_with([':', '=']) && VALUE_FIELDS.has(name) {
+        if rest.starts_of(":=") && VALUE_FIELDS.has(name) {
             let start = skip(text, from + mark + 1, char::is_whitespace);
             return value::secret(text, skip_colours(text, start), |shown| !innocent(shown));
         }
@@ -148,7 +139,7 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
     let inner = skip(text, start, char::is_whitespace);
     let tag = text[inner..].starts_with("<value>");
     let start = if tag { inner + "<value>".len() } else { start };
-    let (value, _) = ahead(text, start, 4096).split_once('<')?;
+    let (value, _) = ahead(text, start, 4096).cut("<")?;
     (!value.trim().is_empty()).then(|| start..start + value.len())
 }
 
@@ -161,7 +152,7 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
         return None;
     }
     let start = skip(text, comma + 1, char::is_whitespace);
-    let quoted = text[start..].trim_start_matches(['\\', 'b']);
+    let quoted = text[start..].trim_start_of("\\b");
     if !quoted.starts_with(is_quote) {
         return None;
     }
@@ -171,7 +162,7 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     let shape = shape::of(value);
     // `setProperty("password", "x", ...)`
-    let pair = first && (text[end..].starts_with([']', ')']) || sets(run));
+    let pair = first && (text[end..].starts_of("])") || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
     let looks = if first || sure {
@@ -181,7 +172,7 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     };
     let looks = looks && !is_composed(value) && shape == Shape::Secret;
     // `"authorization_code", "refresh_token"`
-    let names = value.contains('_') && shape != Shape::Secret && run.rules.announces(value);
+    let names = value.has_of("_") && shape != Shape::Secret && run.rules.announces(value);
     let secret = match name.starts_with('-') {
         true => !value.starts_with("--"),
         false => (pair || looks) && !names,
@@ -192,8 +183,8 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
 /// Returns whether the run, before the element `next`, stands in a list of names: `"required":
 /// ["api_key", "city"]`.
 fn in_names(run: &Run<'_>, next: &str) -> bool {
-    let list = run.behind(NEAR).rsplit_once('[');
-    let open = list.filter(|(_, items)| !items.contains(']'));
+    let list = run.behind(NEAR).cut_last("[");
+    let open = list.filter(|(_, items)| !items.has_of("]"));
     let name = open.and_then(|(list, _)| list.trim_end().strip_suffix([':', '=']));
     lists_names(last_name(name.unwrap_or_default()), next)
 }
@@ -205,6 +196,6 @@ fn sets(run: &Run<'_>) -> bool {
     let before = run.behind(64).trim_end_matches(is_padding);
     let head = before.strip_suffix('(').unwrap_or_default();
     let name = after_last(head, |c| !c.is_alphanumeric() && c != '_');
-    let mut verbs = VERBS.split(' ');
+    let mut verbs = VERBS.split_of(" ");
     verbs.any(|verb| strip_ignore_case(name, verb).is_some())
 }

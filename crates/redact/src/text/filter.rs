@@ -3,7 +3,7 @@
 
 use std::{ops::Range, sync::LazyLock};
 
-use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::may_begin};
+use super::{bytes::*, command::COMMANDS, scheme::CAREFUL, vendors::BY_PREFIX};
 use crate::{filter::suspicious_run, words::Index};
 
 /// Longer words may be tokens.
@@ -100,7 +100,7 @@ fn signs(text: &str, at: usize, end: usize) -> Signs {
     };
     let bytes = word.as_bytes();
     let of = |sign, holds| if holds { sign } else { 0 };
-    let beside = match text.as_bytes()[end..] {
+    let beside = match &text.as_bytes()[end..] {
         [b'\t', b'T' | b'F', ..] => COOKIE,
         [b'(', ..] => CALL,
         [b'%' | b'$' | b'@', ..] => MARK,
@@ -126,6 +126,6 @@ fn is_token(word: &[u8]) -> bool {
     word.windows(2).any(|pair| {
         let starts = !before.is_ascii_alphanumeric();
         before = pair[0];
-        starts && (may_begin(pair) || pair == b"ey")
+        starts && (BY_PREFIX.may_begin(pair) || pair == b"ey")
     })
 }

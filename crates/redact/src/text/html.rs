@@ -1,13 +1,7 @@
 //! Tables and lists of HTML: `<th>Password</th>` at the head of a column or of a row, `<dt>API
 //! token</dt><dd>x</dd>`.
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    table::{Columns, Found, HEAD, is_secret},
-};
+use super::{prelude::*, table::*};
 
 /// Elements that hold the value beside a name.
 const VALUES: &str = "td dd span code b strong div p";
@@ -24,7 +18,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Found> {
             (_, end) => close = end,
         }
     };
-    let name = behind(text, run.end, 64).rsplit_once('>')?.1;
+    let name = behind(text, run.end, 64).cut_last(">")?.1;
     let names = text[close..].starts_with("</") && is_one_of(tag, "th td dt label");
     if !names || !run.rules.announces(name) {
         return None;
@@ -36,7 +30,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Found> {
     let value = content(text, next)?;
     // A sentence describes the field.
     let shown = &text[value.clone()];
-    let secret = is_secret(shown, run.is_strong(name) && !shown.contains(' '));
+    let secret = is_secret(shown, run.is_strong(name) && !shown.has_of(" "));
     secret.then(|| (vec![value.clone()], value.end))
 }
 
@@ -91,8 +85,8 @@ fn tag_at(text: &str, at: usize) -> Option<(&str, usize)> {
     if !text[at..].starts_with('<') {
         return None;
     }
-    let end = ahead(text, at, HEAD).find('>')?;
-    Some((name_at(text, at).trim_start_matches('/'), at + end + 1))
+    let end = ahead(text, at, HEAD).find_of(">")?;
+    Some((name_at(text, at).trim_start_of("/"), at + end + 1))
 }
 
 /// Returns the content of the element that opens at `at`, without tags that enclose all of it:
@@ -108,14 +102,14 @@ fn content(text: &str, at: usize) -> Option<Range<usize>> {
     }
     let inner = &text[start..];
     let end = inner.match_indices('<').map(|(i, _)| i).find(|i| {
-        let name = name_at(inner, *i).trim_start_matches('/');
+        let name = name_at(inner, *i).trim_start_of("/");
         is_one_of(name, PARTS) || name.eq_ignore_ascii_case(tag)
     });
     let mut value = inner[..end.unwrap_or(inner.len())].trim_end();
     looked_at(value.len());
-    while let Some((head, tail)) = value.rsplit_once("</")
+    while let Some((head, tail)) = value.cut_last("</")
         && tail.ends_with('>')
-        && !tail.contains('<')
+        && !tail.has_of("<")
     {
         value = head.trim_end();
     }

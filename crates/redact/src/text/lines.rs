@@ -1,16 +1,6 @@
 //! Values in files of settings, where line ends and indents have a meaning.
 
-use std::ops::Range;
-
-use super::{
-    MANIFEST, Run,
-    bytes::*,
-    code::is_code_line,
-    look::*,
-    name::Mark,
-    shape::{self, Shape},
-};
-use crate::keys::{self, Strength};
+use super::{MANIFEST, code::is_code_line, name::Mark, prelude::*};
 
 /// A value that stands in the lines below its name: a YAML block, mapping or list. Empty without a
 /// value; `None` if the text has another form.
@@ -21,7 +11,7 @@ pub(super) fn lines_below(
     mark: &Mark,
 ) -> Option<Range<usize>> {
     let text = run.text;
-    let (head, _) = ahead(text, start, 64).split_once('\n')?;
+    let (head, _) = ahead(text, start, 64).cut("\n")?;
     let sign = untagged(head.trim_end());
     let modifier = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-');
     let block = sign.strip_prefix(['|', '>']);
@@ -89,7 +79,7 @@ pub(super) fn manifest(run: &Run<'_>) -> bool {
     };
     let line = run.line_before(64);
     let own = column(line);
-    let kind = line[own..].trim_end_matches(['"', '\'']);
+    let kind = line[own..].trim_end_of("\"'");
     if kind != "kind: " || run.at < run.scan.manifest.get() {
         return false;
     }
@@ -135,13 +125,13 @@ fn is_item(line: &str, own: usize) -> bool {
 
 /// Returns whether a line belongs to a mapping with its keys in column `own`.
 fn is_inside(line: &str, own: usize) -> bool {
-    let member = column(line) == own && line.contains(':');
+    let member = column(line) == own && line.has_of(":");
     line.trim().is_empty() || !line.starts_with("---") && (column(line) > own || member)
 }
 
 /// Where the key of a line of YAML begins, the dash of a list's item aside.
 fn column(line: &str) -> usize {
-    line.len() - line.trim_start_matches([' ', '\t', '-']).len()
+    line.len() - line.trim_start_of(" \t-").len()
 }
 
 /// Returns whether all lines of a mapping only describe a secret: `file: /run/db`, `secretName:
@@ -154,7 +144,7 @@ fn tells_none(lines: &str, strong: bool) -> bool {
             || is_placeholder(value)
             || keys::describes(name.trim_start_matches("- "))
     };
-    let mut members = lines.lines().map(|line| line.trim().split_once(':'));
+    let mut members = lines.lines().map(|line| line.trim().cut(":"));
     members.all(|member| member.is_some_and(tells_none))
 }
 
@@ -166,7 +156,7 @@ fn is_config_line(run: &Run<'_>) -> bool {
 
 /// Returns whether the run begins a line that is indented: of a file of settings.
 pub(super) fn is_indented(run: &Run<'_>) -> bool {
-    is_config_line(run) && run.line_before(256).starts_with([' ', '\t'])
+    is_config_line(run) && run.line_before(256).starts_of(" \t")
 }
 
 /// The value of a line in a file of settings: `password = correct horse`. In one line of prose only
@@ -175,8 +165,8 @@ pub(super) fn whole_line(run: &Run<'_>, secret: Range<usize>) -> Range<usize> {
     let alone = ["", "export ", "set "].contains(&run.line_before(256).trim_start());
     let rest = ahead(run.text, secret.end, 256);
     let tail = until(rest, "\n\r");
-    let among = run.behind(256).contains('\n') || tail.len() < rest.len();
-    let plain = tail.starts_with(' ') && !tail.contains(|c| "=:\"'{}#;&|".contains(c));
+    let among = run.behind(256).has_of("\n") || tail.len() < rest.len();
+    let plain = tail.starts_with(' ') && !tail.has_of("=:\"'{}#;&|");
     if !alone || !among || !plain {
         return secret;
     }
@@ -185,8 +175,8 @@ pub(super) fn whole_line(run: &Run<'_>, secret: Range<usize>) -> Range<usize> {
 
 /// A value of YAML without the tag or anchor before it: `!vault |`, `&name x`.
 pub(super) fn untagged(value: &str) -> &str {
-    match ahead(value, 0, 64).split_once(' ') {
-        Some((tag, rest)) if tag.starts_with(['!', '&']) && !rest.starts_with('=') => {
+    match ahead(value, 0, 64).cut(" ") {
+        Some((tag, rest)) if tag.starts_of("!&") && !rest.starts_with('=') => {
             &value[tag.len() + 1..]
         }
         _ => value,

@@ -11,7 +11,7 @@ static PROSE: LazyLock<HashSet<&str>> =
 
 /// Returns whether `word` is one of [`PROSE`], with or without a mark behind it.
 pub(super) fn is_prose(word: &str) -> bool {
-    let word = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')']);
+    let word = word.trim_end_of(".,:;!?)");
     word.len() <= 16 && PROSE.contains(&*word.to_ascii_lowercase())
 }
 
@@ -22,12 +22,12 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
         return !word.is_empty();
     }
-    let mut rest = word.trim_end_matches(['.', ',', ';']);
+    let mut rest = word.trim_end_of(".,;");
     if word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
         return true;
     }
     while let Some(len) = variable(rest) {
-        rest = rest[len..].trim_start_matches([':', '/', '@', '-']);
+        rest = rest[len..].trim_start_of(":/@-");
         if rest.is_empty() {
             return true;
         }
@@ -39,11 +39,10 @@ pub(super) fn is_placeholder(word: &str) -> bool {
 fn is_name_itself(word: &str) -> bool {
     const PARTS: &str = "access api apikey app auth client credential credentials db github here id key my name openai \
         pass passphrase passwd password private pwd refresh secret session the token user username value your";
-    let parts = |word: &str| word.split(['_', '-']).all(|part| is_one_of(part, PARTS));
+    let parts = |word: &str| word.split_of("_-").all(|part| is_one_of(part, PARTS));
     let sign = |b: u8| b.is_ascii_uppercase() || b"_-".contains(&b);
     let upper = word.bytes().all(sign);
-    let owned =
-        |owner| strip_ignore_case(word, owner).is_some_and(|rest| rest.starts_with(['_', '-']));
+    let owned = |owner| strip_ignore_case(word, owner).is_some_and(|rest| rest.starts_of("_-"));
     let yours = owned("your") || owned("my");
     (yours || upper && BUILT_IN.strength(word) > Strength::Harmless) && parts(word)
 }
@@ -55,15 +54,13 @@ fn variable(text: &str) -> Option<usize> {
         ("${{", "}}"), ("{{", "}}"), ("${", "}"), ("#{", "}"), ("%(", ")s"), ("$(", ")"), ("{", "}"), ("<", ">"), ("%", "%"),
     ];
     if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| text.starts_with(open)) {
-        let (name, _) = text[open.len()..].split_once(close)?;
+        let (name, _) = text[open.len()..].cut(close)?;
         let plain = |b: u8| b.is_ascii_alphabetic() || b"_-. ".contains(&b);
         let fits = (1..=40).contains(&name.trim().len()) && name.trim().bytes().all(plain);
         return fits.then_some(open.len() + name.len() + close.len());
     }
-    let mut parts = text
-        .strip_prefix(['$', '%'])?
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let name = parts.next()?;
+    let rest = text.strip_prefix(['$', '%'])?;
+    let name = &rest[..skip(rest, 0, |c| c.is_ascii_alphanumeric() || c == '_')];
     let constant = name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') && name.len() >= 2;
     let number = name.len() <= 2 && is_digits(name);
     let secret = || BUILT_IN.strength(name) > Strength::Harmless;
@@ -90,8 +87,8 @@ impl<'w> Make<'w> {
     fn of(word: &'w str) -> Self {
         let mut make = Self::default();
         let mut before: Option<bool> = None;
-        make.word = word.trim_matches(|c| "\"'`\\.,:!)(".contains(c));
-        make.parted = word.contains(REDACTED);
+        make.word = word.trim_of("\"'`\\.,:!)(");
+        make.parted = word.holds(REDACTED);
         for c in make.word.chars().take(256) {
             let digit = c.is_ascii_digit();
             make.inner_upper |= make.len > 0 && c.is_uppercase();
@@ -132,7 +129,7 @@ fn is_type_name(word: &str) -> bool {
 /// signs mixed.
 pub(crate) fn is_mixed(word: &str) -> bool {
     let make = Make::of(word);
-    let signs = || make.word.contains(['!', '#', '$', '%', '^', '&', '*', '@']);
+    let signs = || make.word.has_of("!#$%^&*@");
     let letters = || make.len > make.digits && make.word.contains(char::is_alphabetic);
     let mixed = make.len >= 4 && (make.digits > 0 || signs()) && letters();
     mixed && !make.parted && !is_date(make.word)
@@ -142,7 +139,7 @@ pub(crate) fn is_mixed(word: &str) -> bool {
 /// be a credential.
 pub(crate) fn is_moment(word: &str) -> bool {
     let time = word.get(10..).unwrap_or_default();
-    let of_day = time.starts_with(['T', ' ']) && time.get(3..4) == Some(":");
+    let of_day = time.starts_of("T ") && time.get(3..4) == Some(":");
     is_date(word) && (time.is_empty() || of_day && word.len() <= MAX_MOMENT)
 }
 
@@ -158,20 +155,20 @@ pub(super) fn is_date(word: &str) -> bool {
 
 /// Returns whether a word consists of words and numbers: `user:1234:profile`.
 pub(super) fn is_composed(word: &str) -> bool {
-    let mut parts = word.split([':', '/', '_', '-', '.']);
+    let mut parts = word.split_of(":/_-.");
     parts.all(|part| is_digits(part) || part.bytes().all(|b| b.is_ascii_lowercase()))
 }
 
 /// Returns whether a value is a version of a program: `0.10.3`, `^4.0.0-beta.2`. One that a
 /// password could be needs two dots or a mark before it.
 pub(super) fn is_version(value: &str, sure: bool) -> bool {
-    let version = value.trim_start_matches(['^', '~', '>', '<', '=', 'v', ' ']);
-    let end = version.find(['-', '+']).unwrap_or(version.len());
-    let mut parts = version[..end].split('.');
+    let version = value.trim_start_of("^~><=v ");
+    let end = version.find_of("-+").unwrap_or(version.len());
+    let mut parts = version[..end].split_of(".");
     let dots = parts.clone().count() - 1;
     let numbers = parts.all(|part| !part.is_empty() && part.len() <= 5 && is_digits(part));
     let tail = is_made_of(&version[end..], ".-+") && version.len() <= 32;
-    let marked = value.starts_with(['^', '~', '>', '<']);
+    let marked = value.starts_of("^~><");
     numbers && tail && dots >= 1 && (sure || marked || dots >= 2)
 }
 
@@ -182,11 +179,8 @@ pub(super) fn is_small_number(value: &str) -> bool {
 
 /// Returns whether a word is long and random, and neither an address nor a list of fields.
 pub(crate) fn is_opaque(word: &str) -> bool {
-    let word = word.trim().trim_end_matches('=');
-    word.len() >= 16
-        && looks_secret(word)
-        && !word.contains(['=', ';', ' '])
-        && !word.contains("://")
+    let word = word.trim().trim_end_of("=");
+    word.len() >= 16 && looks_secret(word) && !word.has_of("=; ") && !word.holds("://")
 }
 
 /// Returns whether a word is a number in hexadecimal that names a key: `9f2c04be01d3a2ff`,
@@ -202,7 +196,7 @@ pub(super) fn is_key_id(word: &str) -> bool {
 /// date or a name with marks.
 pub(super) fn is_random(word: &str) -> bool {
     let make = Make::of(word);
-    let named = make.word.contains(['.', '/', ':', '@', '(', '=']) || word.contains(REDACTED);
+    let named = make.word.has_of("./:@(=") || word.holds(REDACTED);
     let plain = || is_made_of(make.word, "");
     let long =
         make.len >= 16 && make.digits > 0 || make.len >= 20 && make.inner_upper && make.lower;
@@ -218,7 +212,7 @@ pub(super) fn alternates(word: &str) -> bool {
 
 /// `550e8400-e29b-41d4-a716-446655440000`
 pub(super) fn is_uuid(word: &str) -> bool {
-    let parts = Make::of(word).word.split('-');
+    let parts = Make::of(word).word.split_of("-");
     let lens = parts.map(|part| if is_hex(part) { part.len() } else { 0 });
     lens.eq([8, 4, 4, 4, 12])
 }

@@ -1,8 +1,6 @@
 //! XML: `<password>x</password>`, and property lists.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*, look::*};
+use super::prelude::*;
 
 /// The content of an element with a sensitive name.
 pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
@@ -13,8 +11,8 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
         _ => return None,
     };
     let head = run.ahead(256);
-    let (attributes, _) = head.split_once(close)?;
-    let ends = head.starts_with([' ', '>', ':', '\n', '&', '\t']) && !name.starts_with('/');
+    let (attributes, _) = head.cut(close)?;
+    let ends = head.starts_of(" >:\n&\t") && !name.starts_with('/');
     if !ends || !run.rules.announces(name) {
         return None;
     }
@@ -22,9 +20,9 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let content = &text[start..];
     if let Some(data) = content.trim_start().strip_prefix("<![CDATA[") {
         let from = text.len() - data.len();
-        return Some(from..from + data.find("]]>").unwrap_or(data.len()));
+        return Some(from..from + data.find_str("]]>").unwrap_or(data.len()));
     }
-    let (value, tag) = content.split_once(open)?;
+    let (value, tag) = content.cut(open)?;
     let shown = value.trim();
     let place = start..start + value.len();
     match shown.is_empty() || is_placeholder(shown) || !tag.starts_with('/') {
@@ -38,9 +36,8 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 fn is_open(before: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let space = before.strip_suffix(':');
-    space
-        .map_or(before, |it| it.trim_end_matches(part))
-        .ends_with('<')
+    let name = space.map_or(before, |it| it.trim_end_matches(part));
+    name.ends_with('<')
 }
 
 /// `<key>ApiKey</key><string>x</string>`: the key of a property list holds the name.

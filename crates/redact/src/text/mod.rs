@@ -60,10 +60,20 @@ mod url;
 pub(super) mod value;
 pub(crate) mod vendors;
 
+/// Names that all detectors use.
+mod prelude {
+    pub(super) use std::ops::Range;
+
+    pub(super) use super::{Run, bytes::*, look::*, quote::*, shape::*, value::*};
+    pub(super) use super::{shape, value};
+    pub(super) use crate::keys::{self, Strength};
+    pub(super) use crate::rules::BUILT_IN;
+}
+
 pub(super) use self::look::{is_mixed, is_moment, is_opaque};
 use self::{
-    bytes::{ends_with_one_of, prefix_of},
-    catalog::{Find, MANIFEST, RUNS, TABLE},
+    bytes::{Text as _, ends_with_one_of, prefix_of},
+    catalog::{MANIFEST, RUNS, TABLE},
     command::Command,
     filter::{NAMED, Signs},
 };
@@ -157,7 +167,7 @@ fn pass(rules: &Rules, text: &str, limit: usize, nested: usize) -> Option<String
 /// Where the scan goes on behind a hidden text: at its end, or at a name there that has a value of
 /// its own (`token=abcpassword: x`).
 fn scan_from(rules: &Rules, text: &str, hidden: &Range<usize>) -> usize {
-    let name = text[hidden.clone()].trim_end_matches([':', '=']);
+    let name = text[hidden.clone()].trim_end_of(":=");
     let end = hidden.start + name.len();
     let word = bytes::after_last(name, |c| !bytes::is_run(c));
     let named = word.len() <= 64
@@ -240,11 +250,10 @@ impl<'a> Run<'a> {
         }
         let mut rules = RUNS.iter().filter(|(_, signs, _)| signs & self.signs != 0);
         let found = rules.find_map(|((rule, ..), _, find)| {
-            let place = match find {
-                Find::Run(find) => find(self),
-                Find::Tokens => return token::find(self),
+            let Some(find) = find else {
+                return token::find(self);
             };
-            let place = place.filter(|place| place.is_empty() || allows(rule))?;
+            let place = find(self).filter(|place| place.is_empty() || allows(rule))?;
             if place.start <= self.end + NEAR {
                 return Some((*rule, place));
             }
@@ -258,16 +267,16 @@ impl<'a> Run<'a> {
     fn is_media(&self) -> bool {
         // PNG, JPEG, GIF, and what RIFF holds: WebP, WAV.
         const BEGINNINGS: &[&str] = &["iVBORw0KGgo", "/9j/", "R0lGODdh", "R0lGODlh", "UklGR"];
-        let has_one_of = |near: &str, parts: &[&str]| parts.iter().any(|part| near.contains(part));
+        let has_one_of = |near: &str, parts: &[&str]| parts.iter().any(|part| near.holds(part));
         let url = || {
             let url = self.behind(64).strip_suffix(";base64,");
-            let kind = url.and_then(|url| url.split_once("data:"));
+            let kind = url.and_then(|url| url.cut("data:"));
             kind.is_some_and(|(_, kind)| prefix_of(kind, KINDS).is_some())
         };
         // `"data":"x","mimeType":"image/png"`
         let of_media = |near| has_one_of(near, KIND_FIELDS) && has_one_of(near, KINDS);
         let member = || {
-            let name = self.behind(32).trim_end_matches(['"', '\\', ':', ' ']);
+            let name = self.behind(32).trim_end_of("\"\\: ");
             ends_with_one_of(name, DATA_FIELDS)
                 && (of_media(self.behind(128)) || of_media(self.ahead(96)))
         };
@@ -277,6 +286,7 @@ impl<'a> Run<'a> {
             && self.word().bytes().all(data)
     }
 
+    #[inline(never)]
     fn word(&self) -> &'a str {
         &self.text[self.at..self.end]
     }
@@ -318,7 +328,7 @@ impl<'a> Run<'a> {
     fn command(&self) -> Option<&'static Command> {
         let (command, at) = self.scan.command.get()?;
         let near = self.at.checked_sub(at)? <= command::LINE;
-        (near && !self.text[at..self.at].contains('\n')).then_some(command)
+        (near && !self.text[at..self.at].has_of("\n")).then_some(command)
     }
 
     /// Returns whether the run is an argument of the command with these names.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Run, bytes::*};
+use super::prelude::*;
 use crate::escapes::{self, Escapes};
 
 /// The mark between a name and its value.
@@ -65,13 +65,13 @@ fn mark_start(text: &str, at: usize) -> usize {
     let mut at = skip_colours(text, skip_blanks(text, at));
     // `password (old): x`
     if text[at..].starts_with('(')
-        && let Some(i) = ahead(text, at, 24).find(')')
+        && let Some(i) = ahead(text, at, 24).find_of(")")
     {
         at = skip_blanks(text, at + i + 1);
     }
     // `Secret Access Key [None]: x`
     if text[at..].starts_with('[')
-        && let Some(i) = ahead(text, at, 24).find("]:")
+        && let Some(i) = ahead(text, at, 24).find_str("]:")
     {
         at += i + 1;
     }
@@ -83,11 +83,8 @@ fn number_end(text: &str, at: usize) -> usize {
     let digits = at + usize::from(text[at..].starts_with('#'));
     let end = skip(ahead(text, digits, 4), 0, |c| c.is_ascii_digit()) + digits;
     let fits = (1..=3).contains(&(end - digits)) && text[..at].ends_with(' ');
-    if fits && text[end..].starts_with(": ") {
-        end
-    } else {
-        at
-    }
+    let fits = fits && text[end..].starts_with(": ");
+    if fits { end } else { at }
 }
 
 impl Mark {
@@ -102,8 +99,8 @@ impl Mark {
         // `headers["x"] = y`, `user[password]=x`, but `[name]: https://h` and `` `name`: bool ``
         // show names.
         let (closer, rest) = (&text[end..closed], &text[closed..]);
-        let prose = matches!(closer, "]" | "`" | "`]" | "``")
-            && rest.trim_start_matches(' ').starts_with(": ");
+        let prose =
+            matches!(closer, "]" | "`" | "`]" | "``") && rest.trim_start_of(" ").starts_with(": ");
         // `[Authorization]: https://h`
         if rest.starts_with(": http") && closer.ends_with(']') {
             return None;
@@ -122,7 +119,7 @@ impl Mark {
             quoted: closed > end && !prose,
             index: closer == "]" && rest.starts_with(" = "),
             colon,
-            compares: mark.contains("==") || mark == "!=",
+            compares: mark.holds("==") || mark == "!=",
             encoded: mark.starts_with('%'),
             end: at + mark.len() + usize::from(twice),
         })
@@ -134,11 +131,11 @@ pub(super) fn name<'a>(run: &Run<'a>, mark: &Mark) -> Cow<'a, str> {
     let word = run.word();
     let before = run.before();
     let letter = mark.quoted && before.ends_with('\\') && word.starts_with('u');
-    let entity = before.ends_with(';') && run.behind(8).contains('#');
+    let entity = before.ends_with(';') && run.behind(8).has_of("#");
     if letter || entity || before.ends_with("\\u") {
         return Cow::Owned(unescaped(run));
     }
-    let name = word.rsplit('/').next().unwrap_or(word);
+    let name = word.cut_last("/").map_or(word, |(_, name)| name);
     // `user[password]=x` has its name in the brackets; `headers["x"]` as well.
     Cow::Borrowed(name)
 }
@@ -154,8 +151,8 @@ fn unescaped(run: &Run<'_>) -> String {
 
 /// `PWD=/home/ada` of an environment.
 pub(super) fn is_working_directory(name: &str, value: &str) -> bool {
-    let value = value.trim_start_matches(['"', '\'', ' ']);
-    matches!(name, "PWD" | "OLDPWD" | "pwd") && value.starts_with(['/', '~'])
+    let value = value.trim_start_of("\"' ");
+    matches!(name, "PWD" | "OLDPWD" | "pwd") && value.starts_of("/~")
 }
 
 /// The word before a run and one blank; empty if there is more between them.
@@ -188,7 +185,7 @@ pub(super) fn is_resource(run: &Run<'_>) -> bool {
 pub(super) fn holds_password(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let parts = ["pass", "secret", "pin", "otp", "cv"];
-    parts.iter().any(|part| name.contains(part))
+    parts.iter().any(|part| name.holds(part))
 }
 
 /// `api key: x`, `access token: x`.
@@ -208,7 +205,7 @@ pub(super) fn is_weak_word(name: &str) -> bool {
 /// `?key=x`, `&key=x`, `--key=x`.
 pub(super) fn in_query(run: &Run<'_>) -> bool {
     let before = run.before();
-    before.ends_with(['?', '&', '#']) && !before.ends_with("&&") || run.word().starts_with('-')
+    before.ends_of("?&#") && !before.ends_with("&&") || run.word().starts_with('-')
 }
 
 /// Returns whether the whole value of the header is a secret, its scheme included.
@@ -219,5 +216,5 @@ pub(super) fn is_header(name: &str) -> bool {
 /// Returns whether `name` is a whole string that announces a value.
 pub(super) fn is_name(run: &Run<'_>, name: &str) -> bool {
     let name = strip_ignore_case(name, "env:").unwrap_or(name);
-    name.len() <= 64 && !name.contains(' ') && run.rules.announces(name)
+    name.len() <= 64 && !name.has_of(" ") && run.rules.announces(name)
 }

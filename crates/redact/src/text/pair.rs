@@ -1,25 +1,10 @@
 //! A name and its value: `name=value`, `"name": "value"`, `Header: value`, `--name value`, YAML,
 //! INI.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
-use super::{
-    Run,
-    bytes::*,
-    code::*,
-    field,
-    lines::{is_indented, lines_below, untagged, whole_line},
-    look::*,
-    name::*,
-    quote::Quote,
-    scheme::header,
-    shape::{self, Shape},
-    value::{self, GLANCE, SCHEMES},
-};
-use crate::{
-    keys::{self, Strength, folded},
-    rules::BUILT_IN,
-};
+use super::{code::*, field, lines::*, name::*, prelude::*, scheme::header};
+use crate::keys::folded;
 
 /// A sensitive name, and the value beside it as far as it was glanced at.
 struct Pair<'a> {
@@ -72,10 +57,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     if !mark.quoted && Quote::at(text, start).is_some_and(|quote| quote.closes_line(text, start)) {
         return None;
     }
-    let extent: value::Extent = match mark.encoded {
-        true => value::encoded,
-        false => value::extent,
-    };
+    let extent = if mark.encoded { encoded } else { extent };
     let seen = value::glance(extent, text, start);
     if connection {
         return is_opaque(&text[seen.clone()]).then_some(seen);
@@ -99,13 +81,13 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
     let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
     let documented = ends_with_one_of(before, ":param :type @param \\param");
     // `Pin 1: GPIO17`
-    let numbered = || run.text[run.end..mark.end].contains(|c: char| c.is_ascii_digit());
+    let numbered = || run.text[run.end..mark.end].has_of(DIGITS);
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
     // `Kind::Token => x`, but `Config::TOKEN = "x"`
     let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
     let kind = || {
-        let near = ahead(run.text, mark.end, 24).trim_start_matches(' ');
-        until(near.trim_start_matches(['"', '\'', '`', '\\']), "\"'`\\")
+        let near = ahead(run.text, mark.end, 24).trim_start_of(" ");
+        until(near.trim_start_of("\"'`\\"), "\"'`\\")
     };
     mark.quoted && mark.colon && is_operand(run)
         || (documented || is_resource(run)) && !assigns()
@@ -143,10 +125,10 @@ fn is_header_in_code(run: &Run<'_>, start: usize, mark: &Mark) -> bool {
         Shape::Secret => false,
         Shape::Format | Shape::Literal => true,
         Shape::Code if is_feature(run.word(), shown) => true,
-        Shape::Code => !shown.starts_with('[') && !shown.contains('=') && !has_literal(shown, true),
+        Shape::Code => !shown.starts_with('[') && !shown.has_of("=") && !has_literal(shown, true),
         _ => {
             let code = is_code_line(run) || !mark.colon || shape::ends_code(rest);
-            code && !rest.starts_with(['=', ';'])
+            code && !rest.starts_of("=;")
         }
     }
 }
@@ -159,7 +141,7 @@ fn is_feature(name: &str, value: &str) -> bool {
     let more = list.and_then(|list| name.strip_prefix(list));
     let mut parts = ["Authori", "Authenti", "Credential"].iter();
     more.is_some_and(|more| more.starts_with('_'))
-        && parts.any(|part| name.contains(part))
+        && parts.any(|part| name.holds(part))
         && !holds_password(name)
 }
 
@@ -185,10 +167,10 @@ fn shell_word(run: &Run<'_>, name: &str) -> Option<Range<usize>> {
     let near = run.ahead(GLANCE).strip_prefix('=')?;
     let word = near.split(char::is_whitespace).next()?;
     let inner = word.trim_start_matches(|c: char| !c.is_alphanumeric());
-    let parted = inner.contains(['(', '[', '{', '<', '"', '\'', ')']) && inner == word;
+    let parted = inner.has_of("([{<\"')") && inner == word;
     let ends = word.ends_with(char::is_alphanumeric) && near.len() + 1 < GLANCE;
     let line = run.line_before(256);
-    let alone = !line.contains(['"', '\'', '`', '\\', '(', '{', '<', '?', '&']);
+    let alone = !line.has_of("\"'`\\({<?&");
     (name.bytes().all(upper) && parted && ends && alone && is_mixed(word))
         .then(|| run.end + 1..run.end + 1 + word.len())
 }
@@ -196,8 +178,8 @@ fn shell_word(run: &Run<'_>, name: &str) -> Option<Range<usize>> {
 /// Returns the value behind a scheme: `Bearer {token}`, `f"Bearer {token}"`. A scheme alone counts
 /// as a placeholder.
 fn without_scheme(value: &str) -> &str {
-    let quoted = value.trim_start_matches(['f', 'b']);
-    let inner = quoted.trim_matches(['"', '\'', '`']);
+    let quoted = value.trim_start_of("fb");
+    let inner = quoted.trim_of("\"'`");
     let scheme = first_word(inner);
     if !SCHEMES.has(scheme) {
         return value;
@@ -276,7 +258,7 @@ impl Pair<'_> {
         let sure = run.is_sure(name) || is_login(run);
         // `password: &str = "x"`
         let literal = |typed: Range<usize>| {
-            let quoted = run.text[typed.end..].starts_with(['"', '\'']);
+            let quoted = run.text[typed.end..].starts_of("\"'");
             shape::of(&run.text[typed]) == Shape::Secret || sure && quoted
         };
         if self.mark.colon && self.bare && typed(run, self.seen.start).is_some_and(literal) {
@@ -286,16 +268,16 @@ impl Pair<'_> {
         if self.is_named(value, rest) || self.is_made(value, rest) {
             return true;
         }
-        let member = name.contains("self.") || name.contains("this.") || name == value;
-        let argument = name == value && rest.starts_with([',', ')']);
+        let member = name.holds("self.") || name.holds("this.") || name == value;
+        let argument = name == value && rest.starts_of(",)");
         let upper = value.bytes().all(|b| b.is_ascii_uppercase());
         let code = || is_code_line(run) || member || shape::ends_code(rest);
         let apart = !self.mark.colon && run.text[..self.start].ends_with(' ');
         let number = value.len() > 2 && has_digit(value) && !value.starts_with("0x");
         let said = self.mark.colon && rest.starts_with(' ');
-        let credential = value.contains('=') || SCHEMES.has(first_word(value));
+        let credential = value.has_of("=") || SCHEMES.has(first_word(value));
         // `"auth": "4917"`: a member of JSON.
-        let digits = value.starts_with(|c: char| c.is_ascii_digit()) && value.len() > 3;
+        let digits = value.starts_of(DIGITS) && value.len() > 3;
         match shape::of(without_scheme(value)) {
             Shape::Format | Shape::Schema => true,
             Shape::Secret => false,
@@ -304,7 +286,7 @@ impl Pair<'_> {
             Shape::Literal if sure => !quoted && !number,
             Shape::Literal => !(holds_password(name) && number),
             Shape::Code if sure => {
-                let list = value.starts_with('[') && value.contains(['"', '\'']);
+                let list = value.starts_with('[') && value.has_of("\"'");
                 let block = value.starts_with("{\n");
                 !quoted
                     && (code() && !list && !has_literal(value, true)
@@ -331,7 +313,7 @@ impl Pair<'_> {
         let words = shape::pieces(ahead(rest, 0, 32)).take(2);
         let method = name == "key" && words.eq(["value", "function"]);
         let capitals = value.chars().filter(|c| c.is_uppercase()).count();
-        same && (upper || value.contains(['_', '-']))
+        same && (upper || value.has_of("_-"))
             || is_feature(name, value)
             || method && !has_digit(value) && capitals * 4 <= value.len()
             || is_sentence(value, rest)
@@ -344,7 +326,7 @@ impl Pair<'_> {
         const FORMATS: &[&str] = &["\" % ", "' % ", "\".format(", "'.format("];
         const WINDOWS: &str = "ulong dword word byte handle bool lpvoid pvoid puchar pbyte pulong lpstr lpwstr lpcstr lpcwstr";
         let random = value.split(|c: char| !c.is_alphanumeric()).any(is_random);
-        let formatted = value.contains(['%', '{']) && prefix_of(rest, FORMATS).is_some();
+        let formatted = value.has_of("%{") && prefix_of(rest, FORMATS).is_some();
         let formatted = formatted && !random && !self.run.is_sure(&self.name);
         let upper = || value.bytes().all(|b| b.is_ascii_uppercase());
         let typed = self.mark.colon && upper() && is_one_of(value, WINDOWS);
@@ -363,9 +345,9 @@ impl Pair<'_> {
         let (text, name) = (self.run.text, &*self.name);
         let word = first_word(value);
         let looks = looks_secret(word) || is_mixed(word);
-        let compared = self.mark.compares && (word.contains("::") || !looks);
-        let compared = compared && (!holds_password(name) || word.contains('.'));
-        let tuple = text[self.start..].starts_with(['(', '[']) && name.eq_ignore_ascii_case("auth");
+        let compared = self.mark.compares && (word.holds("::") || !looks);
+        let compared = compared && (!holds_password(name) || word.has_of("."));
+        let tuple = text[self.start..].starts_of("([") && name.eq_ignore_ascii_case("auth");
         let query = in_query(self.run) && !is_small_number(word);
         let announced = self.strong || !is_weak_word(name) || query || tuple;
         !compared && (announced || looks && !is_composed(word))
@@ -376,10 +358,9 @@ impl Pair<'_> {
         let (run, name) = (self.run, &*self.name);
         let first = first_word(value);
         let prose = (is_prose(first) || first.is_empty()) && !SCHEMES.has(first);
-        let place =
-            self.seen.start == run.end + 1 && value.starts_with(|c: char| c.is_ascii_digit());
+        let place = self.seen.start == run.end + 1 && value.starts_of(DIGITS);
         // `src/password.js:40:9`
-        let line = place && is_file(name) && value.split(':').all(is_small_number);
+        let line = place && is_file(name) && value.split_of(":").all(is_small_number);
         // `KeyError: 'x'`, `missing key: x`
         let failure = ends_with_one_of(name, "error exception err failure missing invalid expired");
         if self.bare && prose || line {
@@ -392,8 +373,8 @@ impl Pair<'_> {
             }
             true => !(is_small_number(value) && place && !holds_password(name)),
             false if follows_kind(run) => true,
-            false if value.starts_with(['{', '[']) => !is_weak_word(name),
-            false if value.contains(':') || run.before().ends_with("GnuPG ") => false,
+            false if value.starts_of("{[") => !is_weak_word(name),
+            false if value.has_of(":") || run.before().ends_with("GnuPG ") => false,
             false => looks_secret(inside(value)) && !place && !failure,
         }
     }
@@ -402,10 +383,9 @@ impl Pair<'_> {
 /// Returns whether the quoted name is an operand or a type, which a colon ends: `if kind ==
 /// 'token':`, `-> "Token":`.
 fn is_operand(run: &Run<'_>) -> bool {
-    let before = run.behind(16).trim_end_matches(['"', '\'', '\\']);
-    ["== ", "!= ", "-> ", " in ", "case "]
-        .iter()
-        .any(|end| before.ends_with(end))
+    let before = run.behind(16).trim_end_of("\"'\\");
+    let mut ends = ["== ", "!= ", "-> ", " in ", "case "].iter();
+    ends.any(|end| before.ends_with(end))
 }
 
 /// Returns whether the run is `pass` beside the name of a user, a host or a service.
@@ -421,8 +401,8 @@ fn is_login(run: &Run<'_>) -> bool {
 /// Returns whether a sentence begins with a word: four words at least, of which prose has one.
 fn is_sentence(first: &str, rest: &str) -> bool {
     let line = until(ahead(rest, 0, 120), "\n");
-    let is_plain = |word: &&str| is_letters(word.trim_matches(['.', ',', '(', ')']));
-    let mut words = line.split(' ').filter(|word| !word.is_empty());
+    let is_plain = |word: &&str| is_letters(word.trim_of(".,()"));
+    let mut words = line.split_of(" ").filter(|word| !word.is_empty());
     let plain = words.clone().take(3).filter(is_plain);
     let several = line.starts_with(' ') && plain.count() == 3;
     several && shape::of(first) == Shape::Word && words.any(is_prose)
@@ -431,24 +411,24 @@ fn is_sentence(first: &str, rest: &str) -> bool {
 /// Returns whether a value says which version of a package is needed: `{ version = "1.0" }`.
 fn is_requirement(value: &str) -> bool {
     const PARTS: &str = "version workspace path git features optional";
-    let parts = value.strip_prefix('{').and_then(|it| it.split_once('='));
+    let parts = value.strip_prefix('{').and_then(|it| it.cut("="));
     parts.is_some_and(|(name, _)| is_one_of(name.trim(), PARTS))
 }
 
 /// Returns whether a name is that of a source file, followed by the number of a line:
 /// `PasswordPolicy.java:12`.
 fn is_file(name: &str) -> bool {
-    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    let end = name.cut_last(".").map_or("", |(_, end)| end);
     (1..=5).contains(&end.len()) && BUILT_IN.strength(end) == Strength::Harmless
 }
 
 /// The text in `Some("x")`, over several lines or not.
 fn inside(value: &str) -> &str {
-    let Some((name, inner)) = value.split_once('(') else {
+    let Some((name, inner)) = value.cut("(") else {
         return value;
     };
     let called = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic());
-    match called && value.contains('"') {
+    match called && value.has_of("\"") {
         true => inner.trim_matches(|c: char| c.is_whitespace() || "\"'\\,)(".contains(c)),
         false => value,
     }
@@ -457,7 +437,7 @@ fn inside(value: &str) -> &str {
 /// `--password x`, `-token x`.
 pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, word) = (run.text, run.word());
-    let name = word.trim_start_matches('-');
+    let name = word.trim_start_of("-");
     let escaped = run.after().starts_with('\\');
     let end = skip_colours(text, run.end);
     let quoted = skip(text, end, |c| matches!(c, '"' | '\'' | '\\' | ','));
@@ -467,11 +447,11 @@ pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
     };
     let start = skip(text, quoted, skipped);
     let start = skip_colours(text, start);
-    let next_line = text[run.end..start].contains('\n') && !escaped && quoted == end;
+    let next_line = text[run.end..start].has_of("\n") && !escaped && quoted == end;
     if name.len() == word.len() || start == run.end {
         return None;
     }
-    let usage = run.before().ends_with(['[', '\\']) || run.after().starts_with("\\f");
+    let usage = run.before().ends_of("[\\") || run.after().starts_with("\\f");
     if usage || name.is_empty() || name.ends_with("-stdin") || !run.rules.announces(name) {
         return None;
     }
@@ -488,7 +468,7 @@ pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
         let below = next_line && shape != Shape::Secret;
         let absent = is_prose(value) || is_placeholder(value) || value.len() < 2;
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
-        let key = about && name.split('-').any(|part| part == "key");
+        let key = about && name.split_of("-").any(|part| part == "key");
         let kind = key && shape == Shape::Word && !is_digits(value);
         !absent && !flag && !below && !looks_innocent && !kind
     })

@@ -1,8 +1,6 @@
 //! Recovery phrases of wallets: twelve words or more, in any quoting.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*};
+use super::prelude::*;
 
 /// How far from its name a phrase may begin, in bytes.
 const NEAR: usize = 48;
@@ -35,7 +33,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 fn len(text: &str) -> usize {
     let (mut count, mut at, mut end) = (0, 0, 0);
     for word in text.split_inclusive([' ', '\n']) {
-        let bare = word.trim_end_matches([' ', '\n']);
+        let bare = word.trim_end_of(" \n");
         let letters = bare.trim_end_matches(|c: char| !c.is_ascii_lowercase());
         let plain = letters.bytes().all(|b| b.is_ascii_lowercase());
         if !(3..=8).contains(&letters.len()) || !plain || is_one_of(letters, PROSE) {

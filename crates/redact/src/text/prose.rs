@@ -1,23 +1,18 @@
 //! Secrets in sentences: `password is hunter2`, `the token abc123def456`; `.netrc` and `.pgpass`.
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    look::*,
-    quote::Quote,
-    shape::{self, Shape},
-    value::{self, bare_end},
-};
+use super::prelude::*;
 
 /// Words that announce a secret by themselves.
-const PASSWORDS: &str = "password passwd passphrase passcode pwd pw secret pin otp creds password: passwort kennwort \
-    passe contraseña contrasena senha haslo hasło пароль";
+static PASSWORDS: Words = Words::of(
+    "password passwd passphrase passcode pwd pw secret pin otp creds password: passwort kennwort \
+    passe contraseña contrasena senha haslo hasło пароль",
+);
 
 /// Words that announce it if it looks random.
-const TOKENS: &str = "token key apikey jwt credential credentials cookie api-key bearer auth pass schlüssel \
-    zugangsdaten clé clave chiave";
+static TOKENS: Words = Words::of(
+    "token key apikey jwt credential credentials cookie api-key bearer auth pass schlüssel \
+    zugangsdaten clé clave chiave",
+);
 
 /// Words before `key` that make one of a fingerprint's form a secret.
 const SECRET_KEYS: &str = "secret private api encryption signing hmac license";
@@ -45,9 +40,9 @@ enum Noun {
 impl Noun {
     fn of(word: &str) -> Option<Self> {
         const ENDS: &str = "token password secret _key -key apikey schlüssel";
-        let token = is_one_of(word, TOKENS) || word.len() > 4 && ends_with_one_of(word, ENDS);
+        let token = TOKENS.has(word) || word.len() > 4 && ends_with_one_of(word, ENDS);
         match () {
-            () if is_one_of(word, PASSWORDS) => Some(Self::Password),
+            () if PASSWORDS.has(word) => Some(Self::Password),
             () if word.eq_ignore_ascii_case("key") => Some(Self::Key),
             () => token.then_some(Self::Token),
         }
@@ -83,7 +78,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 fn is_possessive(after: &str) -> bool {
     let rest = after.strip_prefix(['\'', '\u{2019}']);
     let rest = rest.and_then(|rest| rest.strip_prefix(['s', 'S']));
-    rest.is_some_and(|rest| rest.starts_with([' ', '\t']))
+    rest.is_some_and(|rest| rest.starts_of(" \t"))
 }
 
 /// The word that follows the name, or the words that link it with the name: `password for ada is
@@ -137,9 +132,9 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
     // `getpass("Password: ")`: the quote behind the name closes a string, and no other one begins.
     let next = |quote: &Quote| {
         let rest = ahead(text, at + quote.len(), 16);
-        rest.trim_start_matches([' ', ',', '+', '.', '<', '&'])
+        rest.trim_start_of(" ,+.<&")
     };
-    let ends = |quote: &Quote| quote.closes_line(text, at) && !next(quote).starts_with(['"', '\'']);
+    let ends = |quote: &Quote| quote.closes_line(text, at) && !next(quote).starts_of("\"'");
     if quote.as_ref().is_some_and(ends) {
         return None;
     }
@@ -149,7 +144,7 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         false => first,
     };
     let word = &text[secret.clone()];
-    if word.is_empty() || is_prose(word) || is_placeholder(word) || word.contains("://") {
+    if word.is_empty() || is_prose(word) || is_placeholder(word) || word.holds("://") {
         return None;
     }
     // `credentials are ada:x`
@@ -163,16 +158,16 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
     let loose = is_mixed(word) && !is_dated(word);
     let of_secret = || linked || ends_with_one_of(run.behind(16).trim_end(), SECRET_KEYS);
     let fingerprint = || is_key_id(word) && (word.len() < 40 || !of_secret());
-    let known = || is_uuid(word) || word.contains('_') || fingerprint();
+    let known = || is_uuid(word) || word.has_of("_") || fingerprint();
     let is_pin = is_one_of(run.word(), "pin otp passcode");
-    let is_pin = is_pin && word.len() >= 4 && is_digits(word.trim_end_matches('.'));
+    let is_pin = is_pin && word.len() >= 4 && is_digits(word.trim_end_of("."));
     // `the password is "correct horse"`
     let named = linked && !run.word().eq_ignore_ascii_case("secret") && word.len() >= 6;
     let fits = match noun {
-        Noun::Password if quoted && (word.contains(' ') || named) => linked || has_digit(word),
+        Noun::Password if quoted && (word.has_of(" ") || named) => linked || has_digit(word),
         _ if is_random(word) && noun != Noun::Key => true,
         Noun::Password if linked => is_mixed(word) || is_pin,
-        Noun::Password if is_one_of(run.word(), "pin") && word.contains('-') => false,
+        Noun::Password if is_one_of(run.word(), "pin") && word.has_of("-") => false,
         Noun::Password => loose && (quoted || word.len() >= 6),
         Noun::Token => linked && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
@@ -181,9 +176,10 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let whole = match quoted {
-        true => word,
-        false => &text[at..bare_end(text, at)],
+    let whole = if quoted {
+        word
+    } else {
+        &text[at..bare_end(text, at)]
     };
     let end = secret.start + trimmed(whole).len();
     Some(changed_to(text, secret.start..end))
@@ -191,7 +187,7 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
 
 /// A word without the marks of a sentence behind it.
 fn trimmed(word: &str) -> &str {
-    word.trim_end_matches(['.', ',', '!', '?', ':'])
+    word.trim_end_of(".,!?:")
 }
 
 /// Extends a secret by its new value: `from a to b`.
@@ -218,7 +214,7 @@ fn pointed_at(run: &Run<'_>, noun: Noun) -> Option<Range<usize>> {
     };
     let end = word_end(text, start, 256);
     let (word, rest) = (&text[start..end], &text[end..]);
-    let alone = arrow.is_some() || rest.is_empty() || rest.starts_with(['\n', '\r']);
+    let alone = arrow.is_some() || rest.is_empty() || rest.starts_of("\n\r");
     let loose = is_mixed(word) && word.len() >= 6 && !is_dated(word);
     let password = noun == Noun::Password && loose;
     let fits = is_random(word) && !is_uuid(word) || password;
@@ -263,7 +259,7 @@ fn codes(run: &Run<'_>) -> Option<Range<usize>> {
     };
     // A phrase has as many words as those of wallets; codes have digits.
     let shown = &text[secret.clone()];
-    let phrase = !single && shown.split(' ').count() >= 10;
+    let phrase = !single && shown.split_of(" ").count() >= 10;
     let digits = shown.bytes().filter(u8::is_ascii_digit).count();
     (phrase || digits >= 4).then_some(secret)
 }
@@ -276,7 +272,7 @@ fn lines_end(text: &str, at: usize) -> usize {
         let line = until(rest, "\n");
         let number = |c: char| c.is_ascii_digit() || c == '.' || c == ')';
         let item = line.trim_start().trim_start_matches(number);
-        if line.trim().is_empty() || !item.starts_with([' ', '-', '*']) {
+        if line.trim().is_empty() || !item.starts_of(" -*") {
             break;
         }
         end += 1 + line.len();
@@ -286,19 +282,17 @@ fn lines_end(text: &str, at: usize) -> usize {
 
 /// `v2`, `2024-01-01`, `user_id2.name`: mixed, but known.
 fn is_dated(word: &str) -> bool {
-    word.contains(['/', '.', ':', '=', '('])
-        || word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('-')
-        || is_uuid(word)
+    word.has_of("/.:=(") || word.starts_of(DIGITS) && word.has_of("-") || is_uuid(word)
 }
 
 /// `machine h login u password p`
 fn netrc(run: &Run<'_>) -> Option<Range<usize>> {
     let before = run.behind(256);
     let head = &before[..before.rfind("login ")?];
-    let machine = head.contains("machine ") || head.trim_end().ends_with("default");
+    let machine = head.holds("machine ") || head.trim_end().ends_with("default");
     let start = skip_blanks(run.text, run.end);
     let secret = start..bare_end(run.text, start);
-    let named = is_one_of(&run.text[secret.clone()], PASSWORDS);
+    let named = PASSWORDS.has(&run.text[secret.clone()]);
     (machine && start > run.end && !named).then_some(secret)
 }
 
@@ -333,7 +327,7 @@ fn pgpass(run: &Run<'_>) -> Option<Range<usize>> {
     };
     let number = port == "*" || (4..=5).contains(&port.len()) && is_digits(port);
     let name = |s: &str| {
-        let word = !s.starts_with(|c: char| c.is_ascii_digit()) && run_end(s, 0) == s.len();
+        let word = !s.starts_of(DIGITS) && run_end(s, 0) == s.len();
         s == "*" || !s.is_empty() && word
     };
     let whole = line.len() < near.len() || end == run.text.len();

@@ -26,7 +26,7 @@ const MARKS: &[&str] = &[
 impl Quote {
     /// The quote that opens at `at`, its backslashes first.
     pub(crate) fn at(text: &str, at: usize) -> Option<Self> {
-        let inner = text[at..].trim_start_matches('\\');
+        let inner = text[at..].trim_start_of("\\");
         let slashes = text.len() - at - inner.len();
         let mark = *MARKS.iter().find(|mark| inner.starts_with(**mark))?;
         // Three quotes that are not closed by three are an empty string and a quote.
@@ -40,7 +40,7 @@ impl Quote {
         let head = &text[..at];
         let mark = MARKS.iter().find(|m| m.len() == 1 && head.ends_with(**m))?;
         let head = &head[..head.len() - mark.len()];
-        let slashes = head.len() - head.trim_end_matches('\\').len();
+        let slashes = head.len() - head.trim_end_of("\\").len();
         Some(Self { mark, slashes })
     }
 
@@ -137,7 +137,7 @@ impl Quote {
 
     /// How long `\''` is, with which a shell goes on after a quote in a quoted text: `'it'\''s'`.
     fn reopened(&self, rest: &str) -> Option<usize> {
-        let after = rest.trim_start_matches('\\');
+        let after = rest.trim_start_of("\\");
         let slashes = rest.len() - after.len();
         (self.mark == "'" && slashes > 0 && after.starts_with("''")).then_some(slashes + 2)
     }

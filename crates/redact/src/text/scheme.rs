@@ -1,16 +1,7 @@
 //! Credentials after the name of their scheme (`Bearer x`, `Basic x`), and headers with a secret as
 //! the whole value.
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    look::*,
-    quote::{Quote, ends_value},
-    shape::{self, Shape},
-    value::{GLANCE, SCHEMES, bare_end, bracket_end},
-};
+use super::{prelude::*, value::bracket_end};
 
 /// Schemes that count only if the credential looks like a secret.
 pub(super) const CAREFUL: &str =
@@ -36,7 +27,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     // `</Bearer>`, `cm:Bearer</Method>`, `"Basic " + encode(x)`
     let end = bare_end(text, start);
     let (word, rest) = (&text[start..end], &text[end..]);
-    let called = text[run.end..start].contains('+') && rest.starts_with('(');
+    let called = text[run.end..start].has_of("+") && rest.starts_with('(');
     if start == run.end || run.after().starts_with("</") || called {
         return None;
     }
@@ -47,7 +38,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     // `Bearer realm="x"`
     let parameter = word.strip_suffix('=').is_some_and(|name| {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
-        rest.trim_start_matches('\\').starts_with('"') && name.bytes().all(plain)
+        rest.trim_start_of("\\").starts_with('"') && name.bytes().all(plain)
     });
     if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
@@ -63,9 +54,9 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether the word after `Bearer` is a credential, and not prose (`bearer of bad news`).
 fn is_credential(scheme: &str, word: &str, rest: &str) -> bool {
-    let letters = word.trim_end_matches(['.', ',']);
+    let letters = word.trim_end_of(".,");
     let plain = is_letters(letters);
-    let rest = rest.trim_start_matches([' ', ',']);
+    let rest = rest.trim_start_of(" ,");
     let more = rest.starts_with(|c: char| c.is_ascii_lowercase());
     is_mixed(word)
         || scheme.starts_with('B') && !(plain && (more || word.starts_with(char::is_uppercase)))
@@ -83,12 +74,12 @@ pub(super) fn header(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
     let scheme = SCHEMES.has(first);
     let behind = first_word(value[first.len()..].trim_start());
     let shown = if scheme { behind } else { first };
-    let absent = is_placeholder(shown.trim_end_matches(['"', '\'', ',']));
+    let absent = is_placeholder(shown.trim_end_of("\"',"));
     // `cookie: reject cookies with control bytes`
     let cookie = ends_with_one_of(run.word(), "cookie")
-        && !value.contains(['=', ';'])
+        && !value.has_of("=;")
         && first.bytes().all(|b| b.is_ascii_lowercase());
-    let sentence = cookie && value.split(' ').skip(2).any(is_prose);
+    let sentence = cookie && value.split_of(" ").skip(2).any(is_prose);
     let secret = !absent && !sentence && (scheme || !is_prose(first));
     secret.then(|| start..value_end(run, text, start))
 }
@@ -120,7 +111,7 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
             at = line;
         } else if let Some(quote) = Quote::at(text, at) {
             let inner = at + quote.len();
-            let begins = at == start || text[..at].ends_with(['=', ' ', ':', ',', '{', '[', '(']);
+            let begins = at == start || text[..at].ends_of("= :,{[(");
             let opens = begins && quote.opens(text, at);
             if !opens && !bounded && ends_value(&text[inner..]) {
                 return at;
@@ -137,6 +128,6 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
 
 /// Returns whether a line is the continuation of the one before.
 fn is_folded(line: &str) -> bool {
-    let escaped = line.trim_start_matches('\\');
-    line.starts_with([' ', '\t']) || escaped.len() < line.len() && escaped.starts_with('t')
+    let escaped = line.trim_start_of("\\");
+    line.starts_of(" \t") || escaped.len() < line.len() && escaped.starts_with('t')
 }

@@ -1,12 +1,7 @@
 //! The shapes of code, schemas and documents: values beside the names of secrets that are none.
 
-use super::{look::*, name::*};
-use crate::{
-    REDACTED,
-    keys::{self, Strength},
-    rules::BUILT_IN,
-    text::bytes::*,
-};
+use super::{name::*, prelude::*};
+use crate::REDACTED;
 
 /// The shape of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,11 +24,11 @@ pub(super) enum Shape {
 
 /// The shape of a value, of its beginning if it is long.
 pub(super) fn of(value: &str) -> Shape {
-    let value = value.trim().trim_end_matches([';', ',', ':']);
+    let value = value.trim().trim_end_of(";,:");
     if is_schema(value) {
         return Shape::Schema;
     }
-    if value.contains(REDACTED) {
+    if value.holds(REDACTED) {
         return Shape::Secret;
     }
     if value.starts_with("arn:aws") {
@@ -47,14 +42,14 @@ pub(super) fn of(value: &str) -> Shape {
     if has_statements(value) {
         return Shape::Code;
     }
-    let among = value.contains(['(', '_', ' ', '.', ':', '*']);
-    let called = rest.find('(').unwrap_or(0);
+    let among = value.has_of("(_ .:*");
+    let called = rest.find_of("(").unwrap_or(0);
     let path = is_made_of(&rest[..called], "_.:!<>&*?") && !pieces(&rest[..called]).any(alternates);
     let parts = if path { &rest[called..] } else { &rest };
     if !pieces(parts).all(|piece| is_plain(piece, among)) {
         return Shape::Secret;
     }
-    if directives && (pieces(&rest).next().is_none() || rest.contains(' ')) {
+    if directives && (pieces(&rest).next().is_none() || rest.has_of(" ")) {
         return Shape::Format;
     }
     if has_sign_inside(value) {
@@ -63,7 +58,7 @@ pub(super) fn of(value: &str) -> Shape {
     let code = |c: char| "()[]{}<>*&|=!?+$%^;\\#".contains(c);
     let name = |c: char| "_./-:@, ".contains(c);
     match () {
-        () if value.is_empty() || value.contains(code) || value.contains("::") => Shape::Code,
+        () if value.is_empty() || value.contains(code) || value.holds("::") => Shape::Code,
         () if value.contains(name) || is_camel(value) => Shape::Name,
         () => Shape::Word,
     }
@@ -113,7 +108,7 @@ pub(super) fn pieces(value: &str) -> impl Iterator<Item = &str> {
 /// Among others, a number may stand behind more letters.
 fn is_plain(piece: &str, among: bool) -> bool {
     const SAMPLES: &str = "value val name foo bar test arg type node item property myvalue";
-    let stem = piece.trim_end_matches(|c: char| c.is_ascii_digit());
+    let stem = piece.trim_end_of(DIGITS);
     let digits = piece.len() - stem.len();
     if is_literal(piece) || is_one_of(piece, ALGORITHMS) {
         return true;
@@ -122,8 +117,8 @@ fn is_plain(piece: &str, among: bool) -> bool {
         // `Utf8Error`
         let word =
             |part: &str| part.len() > 2 && part.contains(char::is_lowercase) && is_wordy(part, 0);
-        let head = stem.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
-        let tail = stem[head..].trim_start_matches(|c: char| c.is_ascii_digit());
+        let head = stem.find_of(DIGITS).unwrap_or(0);
+        let tail = stem[head..].trim_start_of(DIGITS);
         let camel = !has_digit(tail) && tail.starts_with(char::is_uppercase);
         let two = camel && stem.len() >= 9 && head + tail.len() + 2 >= stem.len();
         return among && piece.len() <= 2 || two && word(&stem[..head]) && word(tail);
@@ -157,14 +152,13 @@ fn is_wordy(letters: &str, abbreviations: usize) -> bool {
         run += usize::from(c.is_lowercase());
         before = c;
     }
-    let parts = letters
-        .split(char::is_lowercase)
-        .filter(|part| part.len() > 1);
+    let parts = letters.split(char::is_lowercase);
+    let parts = parts.filter(|part| part.len() > 1);
     let mixed = letters.contains(char::is_lowercase);
     let abbreviated = if mixed { parts.count() } else { 0 };
     let sized = words == 1 || letters.len() >= (3 + short) * words;
     // Among digits, each word has a vowel.
-    let hump = |part: &str| part.len() < 2 || part.contains(|c: char| "aeiouyAEIOUY".contains(c));
+    let hump = |part: &str| part.len() < 2 || part.has_of("aeiouyAEIOUY");
     let spoken = abbreviations > 0 || !mixed || humps(letters).all(hump);
     spoken && letters.len() <= 48 && short * 3 <= words && abbreviated <= abbreviations && sized
 }
@@ -194,18 +188,20 @@ fn is_literal(value: &str) -> bool {
     if is_one_of(value, WORDS) || is_null(value) {
         return true;
     }
-    let number = value.trim_start_matches(['-', '+']);
+    let number = value.trim_start_of("-+");
     if let Some(hex) = strip_ignore_case(number, "0x") {
         let rest = hex.trim_start_matches(|c: char| c.is_ascii_hexdigit());
-        let (digits, tail) = (hex.len() - rest.len(), rest.trim_start_matches('_'));
+        let (digits, tail) = (hex.len() - rest.len(), rest.trim_start_of("_"));
         return (1..=8).contains(&digits) && (tail.is_empty() || is_one_of(tail, SUFFIXES));
     }
     let rest = number.trim_start_matches(|c: char| c.is_ascii_digit() || "._".contains(c));
     let digits = &number[..number.len() - rest.len()];
-    let suffix = rest.trim_start_matches('_');
-    digits.starts_with(|c: char| c.is_ascii_digit())
+    let suffix = rest.trim_start_of("_");
+    digits.starts_of(DIGITS)
         && (suffix.is_empty()
-            && (digits.len() <= 3 || value.len() > number.len() || digits.split('.').count() == 2)
+            && (digits.len() <= 3
+                || value.len() > number.len()
+                || digits.split_of(".").count() == 2)
             || is_one_of(suffix, SUFFIXES))
 }
 
@@ -213,10 +209,10 @@ fn is_literal(value: &str) -> bool {
 fn without_directives(value: &str) -> String {
     let mut out = String::new();
     let mut rest = value;
-    while let Some(at) = rest.find(['%', '{', '<', '\\']) {
+    while let Some(at) = rest.find_of("%{<\\") {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let escaped = escape(rest).filter(|len| *len == 4 || value.starts_with(['[', '(']));
+        let escaped = escape(rest).filter(|len| *len == 4 || value.starts_of("[("));
         let escaped = escaped.map(|len| ("\\", len));
         let other = || directive(rest).map_or((&rest[..1], 1), |len| ("", len));
         let (kept, len) = escaped.unwrap_or_else(other);
@@ -240,14 +236,14 @@ fn escape(text: &str) -> Option<usize> {
 fn directive(text: &str) -> Option<usize> {
     if let Some(rest) = text.strip_prefix('%') {
         let kind = rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+.#*l".contains(c));
-        let fits = kind.starts_with(|c| "sdirxXufcpqv@".contains(c));
+        let fits = kind.starts_of("sdirxXufcpqv@");
         return fits.then_some(text.len() - kind.len() + 1);
     }
-    let close = if text.starts_with('{') { '}' } else { '>' };
-    let end = text.find(close).filter(|end| *end <= 64)?;
+    let close = if text.starts_with('{') { "}" } else { ">" };
+    let end = text.find_str(close).filter(|end| *end <= 64)?;
     let inner = &text[1..end];
-    let plain = is_made_of(inner.trim_start_matches(['{', '/']), "_.:?!#- ");
-    let word = close == '}' || !inner.is_empty();
+    let plain = is_made_of(inner.trim_start_of("{/"), "_.:?!#- ");
+    let word = close == "}" || !inner.is_empty();
     (plain && word && !has_sign_inside(inner) && pieces(inner).all(|piece| is_plain(piece, true)))
         .then(|| end + 1 + usize::from(text[end + 1..].starts_with("}")))
 }
@@ -258,20 +254,19 @@ pub(super) fn has_statements(value: &str) -> bool {
     const STATEMENTS: &[&str] = &[
         ";\n", "; ", "fn ", "let ", "return ", " => ", "self.", "this.", "if (", "function", "->", "async ", "lambda ", "lambda:", " && ", " || ", "const ", "pub ", "new ", "await ",
     ];
-    value.contains(['(', '{', '[', '.', '='])
-        && STATEMENTS.iter().any(|statement| value.contains(statement))
+    value.has_of("({[.=") && STATEMENTS.iter().any(|statement| value.holds(statement))
 }
 
 /// Returns whether a mapping describes a value, as a schema, a model or a job does. Its members are
 /// not secrets.
 fn is_schema(value: &str) -> bool {
     let marks = |c: char| c.is_whitespace() || "\"'\\-".contains(c);
-    let members = value.split(['\n', '{', ',', '}']).filter_map(|line| {
-        let (name, kind) = line.split_once(':')?;
+    let members = value.split_of("\n{,}").filter_map(|line| {
+        let (name, kind) = line.cut(":")?;
         Some((name.trim_matches(marks), kind.trim_matches(marks)))
     });
-    let (head, _) = value.split_at(value.find(['\n', '{']).unwrap_or(0));
-    if !value.contains(['\n', '{']) || is_mixed(head) {
+    let (head, _) = value.split_at(value.find_of("\n{").unwrap_or(0));
+    if !value.has_of("\n{") || is_mixed(head) {
         return false;
     }
     const NAMES: &str = "$ref description properties anyOf oneOf allOf shape documentation steps runs-on uses schema \

@@ -2,17 +2,7 @@
 //! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
 //! `Set-Item Env:TOKEN -Value 'x'`).
 
-use std::ops::Range;
-
-use super::{
-    Run,
-    bytes::*,
-    command::words,
-    look::*,
-    quote::Quote,
-    shape::{self, Shape},
-    value,
-};
+use super::{command::words, prelude::*};
 
 /// How far the value may stand from the word that announces it.
 const NEAR: usize = 192;
@@ -53,7 +43,7 @@ fn is_statement(run: &Run<'_>) -> bool {
     let before = run.behind(NEAR).to_ascii_lowercase();
     let subjects = ["user ", "grant ", "role "];
     run.word().bytes().all(|b| b.is_ascii_uppercase())
-        || subjects.iter().any(|word| before.contains(word))
+        || subjects.iter().any(|word| before.holds(word))
 }
 
 /// `PASSWORD 'x'`, `PASSWORD('x')`, `PASSWORD FOR 'ada'@'%' = 'x'`.
@@ -61,14 +51,14 @@ fn password(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let set = || run.behind(24).trim_end().to_ascii_lowercase();
     let start = if strip_ignore_case(near, " for ").is_some() && set().ends_with("set") {
-        skip_blanks(run.text, run.end + until(near, "\n;").find(" = ")? + 3)
+        skip_blanks(run.text, run.end + until(near, "\n;").find_str(" = ")? + 3)
     } else if near.starts_with('(') || near.starts_with(' ') && is_statement(run) {
         run.end + 1
     } else {
         return None;
     };
-    let value = run.text[start..].trim_start_matches('\\');
-    let quoted = value.starts_with(['\'', '"']);
+    let value = run.text[start..].trim_start_of("\\");
+    let quoted = value.starts_of("'\"");
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
@@ -79,7 +69,7 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
         return cookie(run);
     }
-    let rclone = || run.line_before(64).to_ascii_lowercase().contains("rclone");
+    let rclone = || run.line_before(64).to_ascii_lowercase().holds("rclone");
     let names = match run.word() {
         word if is_one_of(word, "requirepass masterauth bindpw rootpw") => 0,
         word if word.eq_ignore_ascii_case("obscure") && rclone() => 0,
@@ -113,7 +103,7 @@ pub(super) fn powershell(run: &Run<'_>) -> Option<Range<usize>> {
     }
     let value = word.starts_with('-')
         && !run.before().ends_with('\\')
-        && word.trim_start_matches('-').eq_ignore_ascii_case("value");
+        && word.trim_start_of("-").eq_ignore_ascii_case("value");
     value.then(|| named_value(run))?
 }
 
@@ -121,7 +111,8 @@ pub(super) fn powershell(run: &Run<'_>) -> Option<Range<usize>> {
 /// first; the string of another parameter is not.
 fn argument(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
-    let flag = until(near, "\n|;").to_ascii_lowercase().find("-string ");
+    let line = until(near, "\n|;").to_ascii_lowercase();
+    let flag = line.find_str("-string ");
     let first = near.find(|c: char| !c.is_ascii_alphabetic() && !"-:$ ".contains(c));
     let first = first.filter(|at| Quote::at(run.text, run.end + at).is_some());
     // A string behind another parameter is that one's: `-Key 'k'`, `-ErrorAction 'Stop'`.
@@ -166,6 +157,6 @@ fn named_value(run: &Run<'_>) -> Option<Range<usize>> {
 /// The value at `start`, unless it is a flag, a variable, a command or a placeholder.
 fn literal(text: &str, start: usize) -> Option<Range<usize>> {
     value::secret(text, start, |shown| {
-        !shown.starts_with(['-', '$', '(']) && !is_placeholder(shown)
+        !shown.starts_of("-$(") && !is_placeholder(shown)
     })
 }

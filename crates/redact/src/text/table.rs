@@ -2,17 +2,8 @@
 //! values below it. CSV, TSV, Markdown, the output of database clients, HTML, and SQL's `INSERT
 //! INTO t (a, password) VALUES ('x', 'y')`.
 
-use std::ops::Range;
-
-use super::{
-    Run, TABLE,
-    bytes::*,
-    html,
-    look::*,
-    quote::Quote,
-    shape::{self, Shape},
-};
-use crate::{hidden::is_format, keys::Strength};
+use super::{TABLE, html, prelude::*};
+use crate::hidden::is_format;
 
 /// The longest head of a table, in bytes.
 pub(super) const HEAD: usize = 1024;
@@ -27,9 +18,9 @@ pub(super) fn find(run: &Run<'_>) -> bool {
         return false;
     }
     let after = run.after();
-    let next = after.trim_start_matches(['"', '\'', '`', '*', '\\']);
+    let next = after.trim_start_of("\"'`*\\");
     let ends = ['\n', '\r', '\t', ',', ';', '|', ' ', ')', ']'];
-    let found = match after.trim_start_matches(':').starts_with("</") {
+    let found = match after.trim_start_of(":").starts_with("</") {
         true => html::find(run),
         false if next.is_empty() || next.starts_with(ends) => lines(run).or_else(|| tuples(run)),
         false => None,
@@ -52,7 +43,7 @@ impl Column<'_> {
     fn hides(&self, value: &str) -> bool {
         // Issues, files and translations have a `key`, too. `Secrets` may be counts.
         let any = is_one_of(self.head, "key keys");
-        let counts = self.head.ends_with(['s', 'S']);
+        let counts = self.head.ends_of("sS");
         is_secret(value, self.sure)
             && match shape::of(value) {
                 Shape::Code => self.sure && !shape::has_statements(value),
@@ -101,21 +92,20 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     // `not set`, `90 days`, `Ask your admin.`
     let says = |(first, rest): (&str, &str)| {
         let counts = is_digits(first) && rest.bytes().all(|b| b.is_ascii_alphabetic());
-        let sentence = is_prose(first) || value.ends_with(['.', '?']);
-        counts || sentence && !value.split(' ').any(looks_secret)
+        let sentence = is_prose(first) || value.ends_of(".?");
+        counts || sentence && !value.split_of(" ").any(looks_secret)
     };
     let absent = value.is_empty()
         || value.strip_prefix([':', '@']).is_some_and(bound)
-        || value.split_once(' ').is_some_and(says)
+        || value.cut(" ").is_some_and(says)
         || is_null(value)
         || is_placeholder(value)
         || is_prose(value);
     // `pid=4711`
-    let pair =
-        |(name, value): (&str, &str)| !name.is_empty() && !value.trim_matches('=').is_empty();
+    let pair = |(name, value): (&str, &str)| !name.is_empty() && !value.trim_of("=").is_empty();
     let looks = || {
         let secret = looks_secret(value) && shape::of(value) == Shape::Secret;
-        secret && !is_composed(value) && !value.split_once('=').is_some_and(pair)
+        secret && !is_composed(value) && !value.cut("=").is_some_and(pair)
     };
     !absent && (sure || looks())
 }
@@ -153,27 +143,27 @@ impl<'t> Head<'t> {
     /// Returns the head in the line of the run.
     fn of(run: &Run<'t>) -> Option<Self> {
         let text = run.text;
-        let after = run.after().trim_start_matches(['"', '`', '*']);
-        let next = after.trim_start_matches(' ');
+        let after = run.after().trim_start_of("\"`*");
+        let next = after.trim_start_of(" ");
         let ends = ['\n', '\r', '\t', ',', ';', '|', '('];
         let ends = next.is_empty() || next.starts_with(ends) || after.starts_with("  ");
         if !ends || run.at < run.scan.headless.get() {
             return None;
         }
         let start = run.at - run.line_before(HEAD).len();
-        let (line, _) = ahead(text, start, HEAD).split_once('\n')?;
+        let (line, _) = ahead(text, start, HEAD).cut("\n")?;
         // The line is judged once, at the first name in it.
         run.scan.headless.set(start + line.len());
         let sign = sign_of(line)?;
         // A list of names goes on, or a statement ends.
-        if line.trim_end().ends_with([',', ';', '{', '(']) {
+        if line.trim_end().ends_of(",;{(") {
             return None;
         }
         // A quoted cell may have line ends: it is not looked for further than this.
         let (mut cells, end) = row(&text[..floor(text, start + HEAD)], start, sign)?;
         // `failed: user,password`, `failed: | User | Password |`
         let first = cells.first_mut()?;
-        let label = text[first.clone()].rsplit_once(": ");
+        let label = text[first.clone()].cut_last(": ");
         let led = label.is_some() || text[first.clone()].ends_with(':');
         match label {
             Some((label, _)) => first.start += label.len() + 2,
@@ -185,7 +175,7 @@ impl<'t> Head<'t> {
             sign,
             columns: Columns::of(run, &names),
             count: cells.len(),
-            spaced: sign == ',' && line.contains(", "),
+            spaced: sign == ',' && line.holds(", "),
             place: start..end,
         };
         let fits = names.iter().all(|name| head.is_name(&text[name.clone()]));
@@ -223,7 +213,7 @@ impl<'t> Head<'t> {
         };
         let line = last_line(behind(text, end, HEAD));
         match is_rule(line) {
-            true => !line.contains('|') || line.contains(['+', '=']),
+            true => !line.has_of("|") || line.has_of("+="),
             false => {
                 let near = &text[..floor(text, end + HEAD)];
                 let row = row(near, end - line.len(), self.sign);
@@ -241,7 +231,7 @@ impl<'t> Head<'t> {
         // follow the last row.
         let mut starts = cells.iter().skip(1).map(|cell| cell.start);
         let spaced = starts.all(|at| text[..at].ends_with(' '));
-        let worded = || cells.iter().any(|cell| text[cell.clone()].contains(' '));
+        let worded = || cells.iter().any(|cell| text[cell.clone()].has_of(" "));
         let sentence = self.sign == ',' && !self.spaced && spaced && worded();
         if sentence || !even && (blanks || spaced) {
             return None;
@@ -251,7 +241,7 @@ impl<'t> Head<'t> {
         let moved = usize::from(!even) * cells.len().saturating_sub(self.count);
         let cells: Vec<_> = cells.iter().map(|cell| inside(text, cell)).collect();
         let mut secrets = self.columns.secrets(text, &cells, (before, moved));
-        secrets.retain(|cell| !(self.spaced && text[cell.clone()].contains(' ')));
+        secrets.retain(|cell| !(self.spaced && text[cell.clone()].has_of(" ")));
         Some(secrets)
     }
 }
@@ -259,8 +249,8 @@ impl<'t> Head<'t> {
 /// The separator of the cells of a head.
 fn sign_of(head: &str) -> Option<char> {
     let parts = |sign: &char| match sign {
-        ' ' => head.trim().contains("  "),
-        ',' | ';' => head.contains(*sign) && !head.contains("; "),
+        ' ' => head.trim().holds("  "),
+        ',' | ';' => head.contains(*sign) && !head.holds("; "),
         _ => head.contains(*sign),
     };
     ['\t', '|', ' ', ';', ','].into_iter().find(parts)
@@ -269,7 +259,7 @@ fn sign_of(head: &str) -> Option<char> {
 /// Returns whether a line only separates the head from the rows.
 fn is_rule(line: &str) -> bool {
     let line = line.trim();
-    line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.contains(['-', '='])
+    line.len() >= 3 && line.chars().all(|c| "-=+|: ".contains(c)) && line.has_of("-=")
 }
 
 /// The cells of the line at `at`, and where the next begins. None for an empty line. A quoted cell
@@ -300,10 +290,9 @@ fn cell_end(text: &str, from: usize, sign: char) -> usize {
     let end = end.map_or(text.len(), |i| from + i);
     looked_at(end - from);
     let blank = sign == ' ' && text[end..].starts_with(' ') && !text[end..].starts_with("  ");
-    if blank {
-        cell_end(text, end + 1, sign)
-    } else {
-        end
+    match blank {
+        true => cell_end(text, end + 1, sign),
+        false => end,
     }
 }
 
@@ -350,7 +339,7 @@ fn tuples(run: &Run<'_>) -> Option<Found> {
     let mut found = Vec::new();
     if strip_ignore_case(&text[close..], " from stdin").is_some() {
         // Rows of a dump, with tabs between their values: `COPY t (a, password) FROM stdin;`.
-        let mut at = close + ahead(text, close, HEAD).find('\n')? + 1;
+        let mut at = close + ahead(text, close, HEAD).find_of("\n")? + 1;
         while let Some((cells, next)) = row(text, at, '\t')
             && cells.len() == names.len()
         {
@@ -361,7 +350,7 @@ fn tuples(run: &Run<'_>) -> Option<Found> {
     }
     let mut at = list_after(text, close)?;
     let inner = skip(text, at + 1, char::is_whitespace);
-    if text[inner..].starts_with(['(', '[']) {
+    if text[inner..].starts_of("([") {
         at = inner;
     }
     loop {
@@ -374,7 +363,7 @@ fn tuples(run: &Run<'_>) -> Option<Found> {
             found.extend(columns.secrets(text, &values, (0, 0)));
         }
         at = skip(text, end, |c| c.is_whitespace() || c == ',');
-        if !text[at..].starts_with(['(', '[']) {
+        if !text[at..].starts_of("([") {
             // `VALUES (?, ?)`, and the values elsewhere.
             match list_after(text, at) {
                 Some(list) => at = list,
@@ -387,14 +376,14 @@ fn tuples(run: &Run<'_>) -> Option<Found> {
 /// The names in the list that the run stands in, `after` which its next mark comes, and where the
 /// list ends.
 fn names(run: &Run<'_>, after: &str) -> Option<Found> {
-    if !after.starts_with([',', ')', ']']) {
+    if !after.starts_of(",)]") {
         return None;
     }
     let text = run.text;
     let near = run.behind(HEAD);
     // SQL Server puts names in brackets.
     let own = near.strip_suffix('[').filter(|_| after.starts_with(']'));
-    let own = own.filter(|near| near.contains('('));
+    let own = own.filter(|near| near.has_of("("));
     let open = match own {
         Some(near) => near.rfind(['(', ')', ';'])?,
         None => near.rfind(['(', '[', ')', ']', ';'])?,
@@ -402,14 +391,14 @@ fn names(run: &Run<'_>, after: &str) -> Option<Found> {
     let open = run.at - near.len() + open;
     // `data['password']`
     let index = text[open..].starts_with('[') && text[..open].ends_with(char::is_alphanumeric);
-    if index || !text[open..].starts_with(['(', '[']) {
+    if index || !text[open..].starts_of("([") {
         return None;
     }
     let (names, close) = elements(&text[..floor(text, open + HEAD)], open);
     let names: Vec<_> = names.iter().map(|name| inside(text, name)).collect();
     let part = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
     let plain = |name: &Range<usize>| !name.is_empty() && text[name.clone()].chars().all(part);
-    let closed = text[..close].ends_with([')', ']']);
+    let closed = text[..close].ends_of(")]");
     (closed && names.iter().all(plain)).then_some((names, close))
 }
 
@@ -417,7 +406,7 @@ fn names(run: &Run<'_>, after: &str) -> Option<Found> {
 fn list_after(text: &str, at: usize) -> Option<usize> {
     const WORDS: &str = "values value rows data records params parameters args";
     let gap = ahead(text, at, 64);
-    let first = gap.find(['(', '[', ';'])?;
+    let first = gap.find_of("([;")?;
     let mut words = gap[..first].split(|c: char| !c.is_alphanumeric());
     let keyword = strip_ignore_case(gap.trim_start(), "values").is_some();
     let last = words.rfind(|word| {

@@ -1,15 +1,7 @@
 //! Tokens that are recognised by their form alone: vendors' prefixes, JWTs, keys with a mark
 //! inside.
 
-use std::ops::Range;
-
-use super::{
-    Run, Secret,
-    bytes::*,
-    look::looks_secret,
-    value::bare_end,
-    vendors::{self, Tail},
-};
+use super::{Secret, prelude::*, vendors::*};
 
 /// Tokens are longer than this.
 const MIN: usize = 12;
@@ -27,11 +19,10 @@ pub(super) fn find<'a>(run: &Run<'a>) -> Option<Secret<'a>> {
             let (start, end) = (run.at + i, run.at + i + len);
             // In a token there may be marks that end a run.
             let rest = &run.text[end..];
-            let goes_on = rest.starts_with(['=', '%', '|']) && !rest.starts_with("%2");
-            let end = if goes_on {
-                bare_end(run.text, end)
-            } else {
-                end
+            let goes_on = rest.starts_of("=%|") && !rest.starts_with("%2");
+            let end = match goes_on {
+                true => bare_end(run.text, end),
+                false => end,
             };
             return Some((rule, start..end));
         }
@@ -69,7 +60,7 @@ fn length<'a>(run: &Run<'a>, at: usize) -> Option<(&'a str, usize)> {
     if let Some((form, _)) = forms.find(|(form, is)| is(rest) && run.rules.allows(form)) {
         return Some((form, tail(rest)));
     }
-    let vendors = vendors::beginning(rest);
+    let vendors = BY_PREFIX.beginnings(rest).map(|(_, vendor)| vendor);
     let vendors = vendors.filter(|(id, prefix, tail, min)| {
         rest.len() >= MIN && fits(prefix, *tail, *min, rest) && run.rules.allows(id)
     });
@@ -105,7 +96,7 @@ fn is_words(tail: &str) -> bool {
         s.len() <= 20 && s.bytes().all(|b| b.is_ascii_lowercase())
             || s.len() <= 4 && is_digits(s.strip_prefix('l').unwrap_or(s))
     };
-    tail.contains(['-', '_']) && tail.split(['-', '_']).all(word)
+    tail.has_of("-_") && tail.split_of("-_").all(word)
 }
 
 /// Returns whether a tail is one word of capitals and small letters that alternate, unlike
@@ -130,7 +121,7 @@ pub(super) fn is_plain(c: char) -> bool {
 fn tail(text: &str) -> usize {
     let rest = text.trim_start_matches(|c: char| is_plain(c) || ".+~/".contains(c));
     let token = &text[..text.len() - rest.len()];
-    token.trim_end_matches(['.', '/']).len()
+    token.trim_end_of("./").len()
 }
 
 /// JWT and JWE (`eyJ`: Base64 of `{"`): parts with dots between them, or one long part.
@@ -147,7 +138,7 @@ fn is_azure(rest: &str) -> bool {
 
 /// Personal tokens of Airtable: `pat`, 14 characters, a dot, 64 hexadecimal digits.
 fn is_airtable(rest: &str) -> bool {
-    let parts = rest.strip_prefix("pat").and_then(|it| it.split_once('.'));
+    let parts = rest.strip_prefix("pat").and_then(|it| it.cut("."));
     let is = |(id, secret): (&str, &str)| {
         id.len() == 14 && is_made_of(id, "") && secret.get(..64).is_some_and(is_hex)
     };
@@ -156,10 +147,10 @@ fn is_airtable(rest: &str) -> bool {
 
 /// Tokens of Discord's bots: the number of the bot in Base64, a time of 6 characters, 27 and more.
 fn is_discord(rest: &str) -> bool {
-    let mut parts = ahead(rest, 0, 96).split('.').map(segment);
+    let mut parts = ahead(rest, 0, 96).split_of(".").map(segment);
     let mut lens = [23..=28, 6..=7, 25..=45].into_iter();
     let fits = lens.all(|len| parts.next().is_some_and(|part| len.contains(&part)));
-    fits && rest.starts_with(['M', 'N', 'O'])
+    fits && rest.starts_of("MNO")
 }
 
 /// Private keys of Bitcoin: 51 or 52 characters of Base58 that begin with `5`, `K` or `L`.
@@ -192,7 +183,7 @@ pub(super) fn composed(run: &Run<'_>) -> Option<Range<usize>> {
             Some(run.at..run.end + 33)
         }
         b':' => {
-            let (version, id) = word.split_once('/')?;
+            let (version, id) = word.cut("/")?;
             let id = after_last(id, |c| c == '/');
             let end = skip(text, value, |c| c.is_ascii_hexdigit());
             let numbers =
@@ -205,10 +196,10 @@ pub(super) fn composed(run: &Run<'_>) -> Option<Range<usize>> {
             .and_then(|_| longer(run.at, run.end, 0)),
         b'$' if before.ends_with('$') && is_one_of(word, HASHES) => {
             let hash = longer(run.at - 1, run.end, 21)?;
-            text[value..hash.end].contains('$').then_some(hash)
+            text[value..hash.end].has_of("$").then_some(hash)
         }
         // What a server of OAuth gives to a client.
-        b'=' if matches!(word, "code" | "state") && before.ends_with(['?', '&']) => {
+        b'=' if matches!(word, "code" | "state") && before.ends_of("?&") => {
             longer(value, value, 20).filter(|secret| looks_secret(&text[secret.clone()]))
         }
         _ => None,
@@ -228,18 +219,18 @@ pub(super) fn beside_id(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     let fits =
         word.len() == 40 && is_made_of(word, "/+") && has_both_cases(word) && has_digit(word);
-    let id = |near: &str| near.contains("AKIA") || near.contains("ASIA");
+    let id = |near: &str| near.holds("AKIA") || near.holds("ASIA");
     (fits && (id(run.behind(200)) || id(run.ahead(200)))).then_some(run.at..run.end)
 }
 
 /// Keys with a mark at their end or inside: MaxMind's `_mmk`, Mailchimp's `-us12`, Terraform's
 /// `.atlasv1.`.
 fn marked(run: &Run<'_>) -> Option<Secret<'static>> {
-    let word = run.word().trim_end_matches(['.', '/']);
+    let word = run.word().trim_end_of("./");
     if word.len() < 32 {
         return None;
     }
-    if let Some((path, _)) = ahead(word, 0, 64).split_once(".atlasv1.") {
+    if let Some((path, _)) = ahead(word, 0, 64).cut(".atlasv1.") {
         let id = after_last(path, |c| c == '/');
         let secret = run.at + path.len() - id.len()..run.end;
         return (id.len() >= 10).then_some(("terraform", secret));
@@ -247,7 +238,7 @@ fn marked(run: &Run<'_>) -> Option<Secret<'static>> {
     if word.len() == 40 && word.ends_with("_mmk") && is_made_of(word, "_") {
         return Some(("maxmind", run.at..run.at + word.len()));
     }
-    let (head, region) = word.rsplit_once("-us")?;
+    let (head, region) = word.cut_last("-us")?;
     let key = after_last(head, |c| matches!(c, '/' | '.' | '_'));
     let numbered = (1..=2).contains(&region.len()) && is_digits(region);
     let start = run.at + head.len() - key.len();

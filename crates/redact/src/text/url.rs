@@ -1,8 +1,6 @@
 //! Credentials in URLs: before the host, and in the paths of webhooks.
 
-use std::ops::Range;
-
-use super::{Run, bytes::*, command::ORACLE, look::*, token::is_plain, value::bare_end};
+use super::{command::ORACLE, prelude::*, token::is_plain};
 
 /// How far the end of a URL's user is looked for, in bytes.
 const NEAR: usize = 512;
@@ -27,9 +25,9 @@ pub(super) fn user_info(run: &Run<'_>) -> Option<Range<usize>> {
     }
     // `jdbc:sqlserver://h:1433;user=a;password=x`, `Endpoint=https://h;Secret=x`: the host ends
     // there.
-    if let Some((host, fields)) = authority.split_once(';')
-        && !host.contains('@')
-        && let Some((name, _)) = fields.split_once('=')
+    if let Some((host, fields)) = authority.cut(";")
+        && !host.has_of("@")
+        && let Some((name, _)) = fields.cut("=")
         && !name.is_empty()
         && is_made_of(name, " _-")
     {
@@ -40,11 +38,7 @@ pub(super) fn user_info(run: &Run<'_>) -> Option<Range<usize>> {
         // The authority may go on beyond the bytes that were read, and have another sign there. A
         // second pass finds it after this part is redacted.
         let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
-        let user = if goes_on {
-            whole()
-        } else {
-            start..start + sign
-        };
+        let user = goes_on.then(&whole).unwrap_or(start..start + sign);
         return is_credential(&authority[..sign]).then_some(user);
     }
     if !has_password(authority) {
@@ -59,7 +53,7 @@ pub(super) fn user_info(run: &Run<'_>) -> Option<Range<usize>> {
     // A host may have a placeholder for its port.
     let port = after_last(authority, |c| c == ':');
     let capitals = port.len() <= 4 && port.bytes().all(|b| b.is_ascii_uppercase());
-    (hidden && !capitals && !port.starts_with(['{', '$', '<'])).then(whole)
+    (hidden && !capitals && !port.starts_of("{$<")).then(whole)
 }
 
 /// Returns whether what stands before the host is a secret: a user with a password, or a token.
@@ -67,8 +61,8 @@ fn is_credential(user: &str) -> bool {
     // `cvs://:pserver:anoncvs@h`
     let public = user.strip_prefix(":pserver:");
     let user = public.filter(|it| it.starts_with("anon")).unwrap_or(user);
-    let secret = user.contains(':') || user.contains("%3A") || user.contains("%3a");
-    let (name, password) = user.split_once(':').unwrap_or(("", user));
+    let secret = user.has_of(":") || user.holds("%3A") || user.holds("%3a");
+    let (name, password) = user.cut(":").unwrap_or(("", user));
     let example = is_one_of(name, "user username") && is_one_of(password, "pass password");
     // `https://ghp_x@github.com`
     let token = user.len() >= 16 && has_digit(user) || user.len() >= 12 && is_random(user);
@@ -78,23 +72,23 @@ fn is_credential(user: &str) -> bool {
 /// Returns whether a colon in `authority`, which has no user, may stand before a password: a port
 /// is a number.
 fn has_password(authority: &str) -> bool {
-    let port = |host: &str| host.split_once(':').is_none_or(|(_, port)| is_digits(port));
-    let (_, password) = authority.split_once(':').unwrap_or_default();
+    let port = |host: &str| host.cut(":").is_none_or(|(_, port)| is_digits(port));
+    let (_, password) = authority.cut(":").unwrap_or_default();
     // `http://[::1]:8080`, `mongodb://a:1,b:2/x`
-    !password.is_empty() && !authority.starts_with('[') && !authority.split(',').all(port)
+    !password.is_empty() && !authority.starts_with('[') && !authority.split_of(",").all(port)
 }
 
 /// `user:password@host:port`, without a scheme.
 pub(super) fn bare_user_info(run: &Run<'_>) -> Option<Range<usize>> {
     const SCHEMES: &str = "sip sips mailto xmpp npm git ssh";
-    if !run.after().starts_with(':') || run.before().ends_with(['/', ':', '@', '.']) {
+    if !run.after().starts_with(':') || run.before().ends_of("/:@.") {
         return None;
     }
     let start = run.end + 1;
     let near = ahead(run.text, start, 128);
     let mut parts = near.split(|c: char| c.is_whitespace() || "\"'<>`,;/".contains(c));
-    let (password, host) = parts.next()?.rsplit_once('@')?;
-    let (name, port) = host.split_once(':')?;
+    let (password, host) = parts.next()?.cut_last("@")?;
+    let (name, port) = host.cut(":")?;
     let host = !name.is_empty() && is_made_of(name, "-._");
     let port = (2..=5).contains(&port.len()) && is_digits(port);
     let secret = host && port && is_mixed(password) && !is_one_of(run.word(), SCHEMES);
@@ -106,7 +100,7 @@ fn data_source(run: &Run<'_>) -> Option<Range<usize>> {
     let head = run.before().strip_suffix('@')?;
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '/');
     let user = after_last(behind(head, head.len(), 256), parts);
-    let (_, password) = user.split_once(':')?;
+    let (_, password) = user.cut(":")?;
     let network = ["tcp", "unix", "tcp6", "udp"].contains(&run.word());
     network.then(|| head.len() - password.len()..head.len())
 }
@@ -127,11 +121,11 @@ pub(super) fn webhook(run: &Run<'_>) -> Option<Range<usize>> {
     if let Some(found) = others.iter().find_map(|find| find(run)) {
         return Some(found);
     }
-    let url = word.trim_start_matches('/');
+    let url = word.trim_start_of("/");
     let host = prefix_of(url, WEBHOOKS).map(|host| word.len() - url.len() + host.len());
     // Teams: `https://x.webhook.office.com/webhookb2/id@id/IncomingWebhook/secret`
     let teams = || {
-        let (path, _) = ahead(word, 0, 128).split_once("/IncomingWebhook/")?;
+        let (path, _) = ahead(word, 0, 128).cut("/IncomingWebhook/")?;
         let id = run.before().ends_with('@');
         id.then_some(path.len() + "/IncomingWebhook/".len())
     };
@@ -150,7 +144,7 @@ fn path_segment(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let (mut at, mut before) = (run.at, "");
-    word.split('/').find_map(|part| {
+    word.split_of("/").find_map(|part| {
         let bare = part.strip_prefix("private-").unwrap_or(part);
         // What has a version as its parent is a number of something, unless it is nothing else.
         let long = || bare.len() > 32 && bare.bytes().any(|b| b.is_ascii_uppercase());
@@ -176,7 +170,7 @@ fn is_random_segment(part: &str) -> bool {
 
 /// `jdbc:oracle:thin:user/password@host`, `sqlplus user/password@host`
 fn oracle(run: &Run<'_>) -> Option<Range<usize>> {
-    let (user, _) = run.word().split_once('/')?;
+    let (user, _) = run.word().cut("/")?;
     let driver = ends_with_one_of(run.before(), "thin: oci: oci8:")
         || prefix_of(run.after(), &["@//", "@(DESCRIPTION"]).is_some()
         || run.is_argument_of(ORACLE);
@@ -189,7 +183,7 @@ fn telegram(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let word = run.word();
-    let digits = word.len() - word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let digits = word.len() - word.trim_end_of(DIGITS).len();
     let end = skip(run.text, run.end + 1, is_plain);
     (digits >= 6 && end - run.end > 30).then(|| run.end - digits..end)
 }

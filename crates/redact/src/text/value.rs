@@ -1,8 +1,6 @@
 //! Where a value ends.
 
-use std::ops::Range;
-
-use super::{block, bytes::*, look::*, quote::Quote};
+use super::{block, prelude::*};
 use crate::REDACTED;
 
 /// Schemes that stand before a credential.
@@ -78,7 +76,7 @@ fn pieces_end(text: &str, start: usize) -> usize {
             }
             at = Quote::string_end(text, at).unwrap_or(text.len());
             at = next_attribute(text, at, start).unwrap_or(at);
-        } else if rest.starts_with(['[', '{', '(']) {
+        } else if rest.starts_of("[{(") {
             at = bracket_end(text, at);
         } else {
             let from = at;
@@ -104,15 +102,13 @@ fn pieces_end(text: &str, start: usize) -> usize {
 /// `id="a"`.
 fn continues(word: &str, beside: bool) -> bool {
     const PREFIXES: &str = "b r f u rb br l n e @ $";
-    beside && word.ends_with(['"', '\'', '`', '='])
-        || is_one_of(word, PREFIXES)
-        || SCHEMES.has(word.trim_end())
+    beside && word.ends_of("\"'`=") || is_one_of(word, PREFIXES) || SCHEMES.has(word.trim_end())
 }
 
 /// Returns the beginning of the next attribute's value, after an attribute that ends at `at`:
 /// `id="a", mac="b"`.
 fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
-    if !text[start..at].contains('=') || !text[at..].starts_with([',', ';']) {
+    if !text[start..at].has_of("=") || !text[at..].starts_of(",;") {
         return None;
     }
     let name = skip_blanks(text, at + 1);
@@ -123,9 +119,9 @@ fn next_attribute(text: &str, at: usize, start: usize) -> Option<usize> {
 
 /// Returns whether a word is a scheme that a vendor has for itself, and a token follows: `FlyV1 x`.
 fn is_own_scheme(word: &str, rest: &str) -> bool {
-    let name = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = word.trim_end_of(DIGITS);
     let letters = name.bytes().all(|b| b.is_ascii_alphabetic());
-    let token = first_word(rest).trim_end_matches(['"', '\'', '`']);
+    let token = first_word(rest).trim_end_of("\"'`");
     let plain = is_made_of(token, "_-.,+/");
     word.len() <= 10 && starts_upper(word) && letters && plain && looks_secret(token)
 }
@@ -150,7 +146,7 @@ pub(super) fn bare_end(text: &str, start: usize) -> usize {
             b')' | b']' | b'}' | b'>' if follows(rest) => 1,
             // A line of a shell that goes on in the next.
             b'\\' if rest.strip_prefix('\n').is_some_and(follows) => 2,
-            b'\\' if !rest.starts_with(['n', 'r', 't', 'u', '"', '\'', '\\', '/', '`']) => 1,
+            b'\\' if !rest.starts_of("nrtu\"'\\/`") => 1,
             _ => return at,
         };
     }
@@ -165,7 +161,7 @@ fn is_delimiter(c: char) -> bool {
 fn begins_field(rest: &str) -> bool {
     let near = ahead(rest, 0, 64);
     let end = skip(near, run_end(near, 0), |c| "[] %5D".contains(c));
-    near[end..].starts_with(['=', ':']) || near.starts_with("amp;")
+    near[end..].starts_of("=:") || near.starts_with("amp;")
 }
 
 /// The percent-encoded value that begins at `start`: `hunter2%26q%3D1`.

@@ -49,7 +49,7 @@ impl Tail {
 pub(crate) type Vendor = (&'static str, &'static str, Tail, usize);
 
 /// The vendors by their prefixes.
-static BY_PREFIX: LazyLock<Index<Vendor>> =
+pub(super) static BY_PREFIX: LazyLock<Index<Vendor>> =
     LazyLock::new(|| Index::new(vendors().map(|vendor| (vendor.1, vendor))));
 
 /// The vendors, a row for each prefix. A line of their table has the tail, how long it is at least,
@@ -63,14 +63,4 @@ pub(crate) fn vendors() -> impl Iterator<Item = Vendor> {
         let tail = tails.into_iter().find(|tail| format!("{tail:?}") == name);
         parts.map(move |prefix| (id, prefix, tail.unwrap_or(Any), min))
     })
-}
-
-/// Returns whether a prefix may begin with these two bytes.
-pub(super) fn may_begin(text: &[u8]) -> bool {
-    BY_PREFIX.may_begin(text)
-}
-
-/// Returns the vendors with a prefix that begins the text.
-pub(super) fn beginning(text: &str) -> impl Iterator<Item = Vendor> {
-    BY_PREFIX.beginnings(text).map(|(_, vendor)| vendor)
 }
