@@ -64,7 +64,7 @@
 //!   `if key == "x"`, `key: Type = "x"`, `API key 1: x`, `Name=key,Value=x`, `TOKEN=Scheme x`; YAML
 //!   blocks, TOML, INI, XML, property lists, connection strings, `.netrc`, `.pgpass`;
 //!   percent-encoded, with HTML entities, with escaped quotes and letters; values like `Some("x")`,
-//!   `b'x'`, `Secret { inner: "x" }`
+//!   `b'x'`, `Secret { inner: "x" }`, `{password, <<"x">>}`, `string(1) "x"` of PHP
 //! - **schemes**: `Bearer x`, `Basic x` and the like; `Authorization` and `Cookie` headers as a
 //!   whole, which means to the end of the line, in prose too
 //! - **URLs**: `scheme://user:password@`, tokens as users, query and fragment, webhooks of Slack,
@@ -74,8 +74,9 @@
 //! - **blocks**: private keys in PEM, PGP, OpenSSH, SSH2 and PuTTY form, cut off at either end or
 //!   not; the `data` of a Kubernetes Secret
 //! - **commands**: `-u user:x` of curl, `-px` of mysql, `-p x` of sshpass and docker, `-a x` of
-//!   redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`;
-//!   `requirepass x` of Redis; lines of `cookies.txt`
+//!   redis-cli, `ConvertTo-SecureString 'x'`, `--name token --value x`, `setx TOKEN x`,
+//!   `net user ada x`; `requirepass x` and `SETUSER ada >x` of Redis; lines of `cookies.txt`;
+//!   `WIFI:S:home;P:x;;`; `expect "Password:"` and `send "x"`
 //! - **calls**: the password of a function that authenticates: `SetBasicAuth("ada", "x")`
 //! - **statements**: `IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR ada = 'x'`
 //! - **values**: those that were sent as secrets, wherever they come back: [`Rules::with_secrets`]

@@ -109,7 +109,7 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
     const ROOTS: &[&str] = &[
         "process.env", "os.environ", "os.getenv", "os.Getenv", "getenv(", "env::var", "std::env", "System.getenv", "self.", "this.",
         "config.", "settings.", "req.", "request.", "ENV[", "args.", "opts.", "options.", "import.meta.env", "secrets.", "vault.",
-        "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "props.", "state.", "ctx.",
+        "getpass", "input(", "env(", "$ENV", "var.", "local.", "data.", "module.", "params.", "random_password.", "props.", "state.", "ctx.",
     ];
     let (shown, rest) = (&text[value.clone()], &text[value.end..]);
     // `$self->token`, `$Config::token`

@@ -24,10 +24,12 @@ pub(super) static COMMANDS: &[Command] = &[
     Command { names: "curl http https httpie xh", flags: "-u --user -U --proxy-user -a --auth -b --cookie", glued: "-u", marks: ":=" },
     Command { names: "lftp", flags: "-u", glued: "", marks: "," },
     Command { names: "mysql mysqldump mysqladmin mariadb mariadb-dump mysqlimport mysqlsh mysqlshow 7z 7za rar unrar", flags: "", glued: "-p", marks: "" },
-    Command { names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin", flags: "-p -P", glued: "", marks: "" },
+    Command { names: "sshpass docker podman nerdctl mongo mongosh mongodump mongoimport mongoexport mongorestore buildah skopeo crane helm oc sqlcmd bcp az twine cqlsh snowsql influx ipmitool unzip zip cf ibmcloud rabbitmqadmin psexec psexec64 psexec.exe", flags: "-p -P", glued: "", marks: "" },
     Command { names: "redis-cli valkey-cli keydb-cli", flags: "-a", glued: "", marks: "" },
     Command { names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", flags: "-w", glued: "-w", marks: "" },
     Command { names: ORACLE, flags: "", glued: "", marks: "" },
+    Command { names: "schtasks schtasks.exe", flags: "/rp /p", glued: "", marks: "" },
+    Command { names: "snmpget snmpgetnext snmpwalk snmpbulkget snmpbulkwalk snmpset snmptrap", flags: "-c -A -X", glued: "", marks: "" },
     Command { names: "openssl", flags: "-k -K", glued: "", marks: "" },
     Command { names: "smbclient rpcclient", flags: "-U --user", glued: "", marks: "%" },
 ];
@@ -83,7 +85,8 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
         let sign = run.ahead(128).strip_prefix(['=', ' '])?.find_of("=")?;
         return Some(value::extent(text, run.end + sign + 2));
     }
-    if !word.starts_with('-') {
+    let announces = |command: &Command| command.announces(word);
+    if !word.starts_with('-') && !run.command().is_some_and(announces) {
         return run.is_named().then(|| after_name(run))?;
     }
     let password = run.command().and_then(|command| flag(run, command));
@@ -186,6 +189,12 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
 fn shared(line: &str) -> Option<Range<usize>> {
     let words: Vec<_> = words(line).collect();
     let ((_, first), rest) = words.split_first()?;
+    if first.eq_ignore_ascii_case("user") {
+        // `net user ada x /add`
+        let password = rest.get(1).filter(|(_, word)| !word.starts_of("/*"))?;
+        let set = is_mixed(password.1) || line.holds(" /add");
+        return set.then(|| argument(line, *password));
+    }
     let share = rest.iter().position(|(_, word)| word.holds("\\\\"))?;
     let is_device = |word: &str| word == "*" || word.len() <= 5 && word.ends_with(':');
     let mut words = rest[share + 1..].iter().chain(&rest[..share]);

@@ -25,6 +25,10 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     }
     let before = run.behind(64);
     let value = || value_field(run.text, run.end, run.word());
+    if unquoted && close.starts_with(',') && before.ends_with('{') {
+        // `{password, <<"x">>}` of Erlang.
+        return element(run, true);
+    }
     if unquoted {
         // `- name: API_KEY` with `value: x` in the next line.
         let assigned = before.trim_end_of(" ").strip_suffix('=');
@@ -151,7 +155,7 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     if !text[comma..].starts_with(',') {
         return None;
     }
-    let start = skip(text, comma + 1, char::is_whitespace);
+    let start = skip(text, comma + 1, |c| c.is_whitespace() || c == '<');
     let quoted = text[start..].trim_start_of("\\b");
     if !quoted.starts_with(is_quote) {
         return None;
@@ -162,7 +166,7 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     let shape = shape::of(value);
     // `setProperty("password", "x", ...)`
-    let pair = first && (text[end..].starts_of("])") || sets(run));
+    let pair = first && (text[end..].starts_of("])}>") || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
     let looks = if first || sure {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::LazyLock};
 
-use super::bytes::*;
+use super::{bytes::*, code::has_literal};
 use crate::{REDACTED, keys::Strength, rules::BUILT_IN};
 
 /// Words that stand in prose after `password`, `token`, `Bearer` and the like.
@@ -21,6 +21,10 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     let hidden = |c: char| "*.\u{2022}\u{2026}-_?xX".contains(c);
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
         return !word.is_empty();
+    }
+    // Terraform's own marks.
+    if matches!(word, "(sensitive value)" | "(known after apply)") {
+        return true;
     }
     let mut rest = word.trim_end_of(".,;");
     if word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
@@ -55,8 +59,11 @@ fn variable(text: &str) -> Option<usize> {
     ];
     if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| text.starts_with(open)) {
         let (name, _) = text[open.len()..].cut(close)?;
-        let plain = |b: u8| b.is_ascii_alphabetic() || b"_-. ".contains(&b);
-        let fits = (1..=40).contains(&name.trim().len()) && name.trim().bytes().all(plain);
+        // `{{ lookup('env', 'API_KEY') }}`, `{{resolve:ssm:name}}`
+        let call = *close == "}}" && !has_literal(name, true);
+        let marks = if call { "_-. (),'\"|:/" } else { "_-. " };
+        let plain = |b: u8| b.is_ascii_alphabetic() || marks.as_bytes().contains(&b);
+        let fits = (1..=64).contains(&name.trim().len()) && name.trim().bytes().all(plain);
         return fits.then_some(open.len() + name.len() + close.len());
     }
     let rest = text.strip_prefix(['$', '%'])?;

@@ -41,8 +41,17 @@ pub(super) fn skip_colours(text: &str, at: usize) -> usize {
 pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
     let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
-    let at = skip_blanks(text, if bold { stars } else { at });
+    let at = dumped(text, skip_blanks(text, if bold { stars } else { at }));
     (0..2).fold(at, |at, _| skip_blanks(text, skip_colours(text, at)))
+}
+
+/// Returns the beginning of a value in the line below its name, behind its type, as PHP dumps it:
+/// `["password"]=>`, `string(8) "x"`. Else `at`.
+fn dumped(text: &str, at: usize) -> usize {
+    let start = skip(text, at, char::is_whitespace);
+    let typed = ahead(text, start, 24).cut(") ");
+    let typed = typed.filter(|(head, _)| text[..at].ends_with("=>") && head.starts_with("string("));
+    typed.map_or(at, |(head, _)| start + head.len() + 2)
 }
 
 /// Returns the end of a name with its last run up to `end`: behind the quotes and brackets that
@@ -179,7 +188,8 @@ pub(super) fn is_kind(word: &str) -> bool {
 pub(super) fn is_resource(run: &Run<'_>) -> bool {
     let before = run.behind(128);
     let parts = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ',');
-    before.ends_with(':') && after_last(before, parts).starts_with("arn:") || before.ends_with("::")
+    let named = || prefix_of(after_last(before, parts), &["arn:", "{{resolve:"]).is_some();
+    before.ends_with(':') && named() || before.ends_with("::")
 }
 
 pub(super) fn holds_password(name: &str) -> bool {

@@ -77,6 +77,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether a name in front of a mark announces no value of its own.
 fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
+    const TAGS: &str = "!Ref !GetAtt !ImportValue !secret !env_var !reference";
     // `:param token: The token`
     let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
     let documented = ends_with_one_of(before, ":param :type @param \\param");
@@ -85,10 +86,10 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
     // `Kind::Token => x`, but `Config::TOKEN = "x"`
     let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
-    let kind = || {
-        let near = ahead(run.text, mark.end, 24).trim_start_of(" ");
-        until(near.trim_start_of("\"'`\\"), "\"'`\\")
-    };
+    let near = ahead(run.text, mark.end, 24).trim_start_of(" ");
+    let kind = || until(near.trim_start_of("\"'`\\"), "\"'`\\");
+    // `Password: !Ref DBPassword`
+    let refers = || near.cut(" ").is_some_and(|(tag, _)| is_one_of(tag, TAGS));
     mark.quoted && mark.colon && is_operand(run)
         || (documented || is_resource(run)) && !assigns()
         || is_type(run)
@@ -98,6 +99,7 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
         || name == "token" && is_badge(run, mark.end)
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
+        || mark.colon && refers()
 }
 
 /// Returns whether a macro takes an argument with this name: `$secret:expr`.

@@ -223,6 +223,14 @@ fn pointed_at(run: &Run<'_>, noun: Noun) -> Option<Range<usize>> {
 
 /// `[token] x`, `token|x|`, `column password - [x]`: as logs set a value apart from its name.
 fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
+    // `| SecretAccessKey |  x |`
+    let cell = skip_blanks(run.text, run.end);
+    if cell > run.end && run.text[cell..].starts_with('|') {
+        let start = skip_blanks(run.text, cell + 1);
+        let word = first_word(ahead(run.text, start, 256));
+        let fits = is_mixed(word) && shape::of(word) == Shape::Secret;
+        return (fits && run.is_strong(run.word())).then(|| start..start + word.len());
+    }
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
     // `#[pin] field: T` has an attribute.
     let opened = mark != "] " || run.before().ends_with('[') && !run.before().ends_with("#[");

@@ -77,7 +77,11 @@ impl Quote {
     /// Returns whether this quote, at `at`, ends a string that began before it in its line.
     pub(super) fn closes_line(&self, text: &str, at: usize) -> bool {
         let line = last_line(behind(text, at, 256));
-        let open = line.matches(self.mark).count() % 2 == 1;
+        let slashes = |head: &str| head.len() - head.trim_end_of("\\").len();
+        let marks = line.match_indices(self.mark);
+        // Those of other depths open and close other strings.
+        let same = marks.filter(|(at, _)| slashes(&line[..*at]) == self.slashes);
+        let open = same.count() % 2 == 1;
         open && !self.opens(text, at)
     }
 

@@ -62,18 +62,28 @@ fn password(run: &Run<'_>) -> Option<Range<usize>> {
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
-/// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, and the value of a line of
-/// cookies.txt.
+/// `requirepass x`, `sentinel auth-pass name x`, `ACL SETUSER ada on >x`, `rclone obscure x`,
+/// `snmp-server community x`, `WIFI:S:home;P:x;;`, and the value of a line of cookies.txt.
 pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     let after = run.after();
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
         return cookie(run);
     }
-    let rclone = || run.line_before(64).to_ascii_lowercase().holds("rclone");
+    let led = |by| run.line_before(64).to_ascii_lowercase().holds(by);
+    let behind = |marks: &[&str]| {
+        let near = run.ahead(96);
+        let end = |mark: &&str| Some(near.find_str(mark)? + mark.len());
+        let shown = |shown: &str| is_set(shown) && !is_one_of(shown, "password secret");
+        value::secret(run.text, run.end + marks.iter().find_map(end)?, shown)
+    };
     let names = match run.word() {
         word if is_one_of(word, "requirepass masterauth bindpw rootpw") => 0,
-        word if word.eq_ignore_ascii_case("obscure") && rclone() => 0,
+        word if word.eq_ignore_ascii_case("obscure") && led("rclone") => 0,
+        word if word.eq_ignore_ascii_case("community") && led("snmp-server ") => 0,
         word if word.eq_ignore_ascii_case("auth-pass") => 1,
+        word if word.eq_ignore_ascii_case("setuser") => return behind(&[" >"]),
+        word if word.eq_ignore_ascii_case("wifi") => return behind(&[";P:", ":P:"]),
+        word if is_one_of(word, "assword assphrase password passphrase") => return sent(run),
         _ => return None,
     };
     let line = until(run.ahead(NEAR), "\n");
@@ -83,6 +93,16 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
         is_set(shown) && !is_prose(shown) && !mark
     })
+}
+
+/// `expect "Password:"`, `send "x\r"`: a script waits for a prompt.
+fn sent(run: &Run<'_>) -> Option<Range<usize>> {
+    let near = run.ahead(64);
+    let asks = near.trim_start_of(":*? ").starts_of("\"'");
+    let send = near.find_str("send").filter(|_| asks)?;
+    let quote = send + near[send..].find_of("\"'")?;
+    let shown = |shown: &str| is_set(shown) && !shown.starts_with('$');
+    value::secret(run.text, run.end + quote, shown)
 }
 
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.
