@@ -57,7 +57,7 @@ impl Default for States {
     }
 }
 
-/// What a state of ours says. Clients can read it, and cannot change it.
+/// The content of a state of ours. Clients can read it, and cannot change it.
 #[derive(Serialize, Deserialize)]
 struct State {
     /// Another one for each state, because an answer holds once.
@@ -75,12 +75,12 @@ struct State {
 /// A request of a client that can be asked only by the answer to it.
 pub(super) struct Round {
     states: States,
-    /// The caller, whose states no other caller can use.
+    /// The caller. No other one can use its states.
     caller: String,
     can_ask: bool,
     given: Option<State>,
     said: Option<ElicitationAction>,
-    /// Whether the state that was given could be used, once an approver has looked at it.
+    /// Set once an approver has looked at the given state: `true` if it could be used.
     used: OnceLock<bool>,
     end: Mutex<Option<End>>,
 }
@@ -99,7 +99,7 @@ struct Question {
 }
 
 impl Round {
-    /// Reads the state of a request, and leaves what is for the tool's server.
+    /// Reads the state of a request, and leaves in it the state of the tool's server.
     pub(super) fn begin(
         states: &States,
         caller: String,
@@ -283,7 +283,7 @@ struct Used {
 }
 
 impl Used {
-    /// Notes a state as used; `false` if it is already, or if there is no room to remember it.
+    /// Notes a state as used; `false` if it was used before, or if there is not enough room.
     fn take(&self, caller: &str, state: &State) -> bool {
         let now = Instant::now();
         let ttl = state.ttl.map_or(LONGEST, Duration::from_millis);

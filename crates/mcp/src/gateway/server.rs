@@ -208,8 +208,8 @@ fn can_be_asked(cx: &RequestContext<RoleServer>) -> bool {
         .is_none_or(|version| version.has_initialize())
 }
 
-/// Names the caller, for states that no other may use: the one that the program's server has
-/// verified, or whatever the request says.
+/// Names the caller, for states that no other caller may use: as the program's server has verified
+/// it, or as the request says.
 fn caller(call: &ToolCall, http: Option<&http::request::Parts>) -> String {
     let verified = http.and_then(|http| http.extensions.get::<VerifiedCaller>());
     let caller = match verified {

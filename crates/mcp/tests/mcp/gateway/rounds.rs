@@ -243,7 +243,7 @@ async fn a_state_that_is_not_of_this_call_is_refused() {
 //# returning an error.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#receiving-messages
 //# The server MUST NOT write JSON-RPC requests to `stdout`.
-/// A no cannot be turned into a yes afterwards, and a question that was not answered is asked again.
+/// A no cannot be turned into a yes, and a question that was not answered is asked again.
 #[tokio::test]
 async fn an_answer_holds_once_whatever_it_was() {
     let tool = Tool::default();
