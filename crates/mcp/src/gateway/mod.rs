@@ -3,6 +3,7 @@
 mod drain;
 mod elicit;
 mod handler;
+mod request;
 mod rounds;
 mod server;
 mod session;
