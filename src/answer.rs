@@ -8,7 +8,7 @@ use std::{any::Any, borrow::Cow, fmt, io, iter, sync::Arc};
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use self::known::{Form, PARSED, Text, asks_for_input, form_of, hash_any};
+pub(crate) use self::known::{Form, PARSED, Text, asks_for_input, form_of, hash_any, input_of};
 pub use self::known::{Kept, KnownAnswer, hash_json, register};
 use crate::text::{
     Grouped,

@@ -7,6 +7,7 @@ use std::{
     marker::PhantomData,
 };
 
+use http::Extensions;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -50,6 +51,14 @@ pub trait KnownAnswer: Any + Sized {
     /// Returns whether the answer only asks for input, after which the call is made again: no layer
     /// keeps it. Default: `false`.
     fn asks_for_input(&self) -> bool {
+        false
+    }
+
+    /// Feeds a hasher the answers to a tool's questions that a call has in its extensions.
+    /// [`cache`](crate::cache) passes such a call, and [`once`](crate::once) compares the hash.
+    ///
+    /// Returns `false` if the call has none. Default: `false`.
+    fn hash_input(extensions: &Extensions, hasher: &mut dyn Hasher) -> bool {
         false
     }
 
@@ -194,6 +203,7 @@ impl Answer<'_> {
 struct Known {
     of: fn() -> TypeId,
     asks: fn(&dyn Any) -> bool,
+    input: fn(&Extensions, &mut dyn Hasher) -> bool,
     hash: fn(&dyn Any, &mut dyn Hasher) -> bool,
     keep: fn(&dyn Any, u64) -> Option<Form>,
 }
@@ -203,6 +213,7 @@ impl Known {
         Self {
             of: TypeId::of::<T>,
             asks: |answer| of(answer).is_some_and(T::asks_for_input),
+            input: T::hash_input,
             hash: |answer, hasher| of::<T>(answer).is_some_and(|answer| answer.hash_into(hasher)),
             keep: |answer, max| Some(of::<T>(answer)?.keep(max)?.0),
         }
@@ -231,6 +242,11 @@ fn known(of: TypeId) -> Option<&'static Known> {
 
 pub(crate) fn asks_for_input<Res: Any>(answer: &Res) -> bool {
     known(TypeId::of::<Res>()).is_some_and(|known| (known.asks)(answer))
+}
+
+/// Returns the hash of the answers to a tool's questions that a call has, for a type of answer.
+pub(crate) fn input_of(call: &Extensions, of: TypeId, mut hasher: impl Hasher) -> Option<u64> {
+    (known(of)?.input)(call, &mut hasher).then(|| hasher.finish())
 }
 
 /// Returns the form in which an answer of a known type is kept.

@@ -86,7 +86,8 @@
 //! a tool the operator declares that it only reads, and that an answer may be as old as its `ttl`.
 //! Answers of other tools are not kept, even if their calls are marked safe. A named tool's call
 //! passes the cache if it is marked [unsafe](crate::ReplaySafety::Unsafe), if it [waits for a
-//! job](crate::ToolCall::with_job), or if its arguments are nested too deeply to be sent.
+//! job](crate::ToolCall::with_job), if it answers a question of its tool (MCP's `inputResponses`
+//! or `requestState`), or if its arguments are nested too deeply to be sent.
 //!
 //! `ttlMs` of MCP's SEP-2549 is about lists and resources, and is not read.
 //!

@@ -109,10 +109,15 @@ impl<C: Clone> CacheLayer<C> {
         if owner.len() > MAX_PRINCIPAL {
             return None;
         }
+        let request = Request::new(call, &info, &rules.seed, answer);
+        // An answer to a question is for the call that was asked.
+        if request.input.is_some() {
+            return None;
+        }
         let key = Key {
             owner,
             name: Arc::clone(&tool.name),
-            request: Request::new(call, &info, &rules.seed, answer),
+            request,
         };
         // What is fresh makes room.
         let mut flight = rules.flights.enter(key).ok()?;

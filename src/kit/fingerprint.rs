@@ -13,6 +13,10 @@ pub(crate) struct Fingerprint(u64, u64);
 pub(crate) struct Seed(RandomState, RandomState);
 
 impl Seed {
+    pub(crate) fn hasher(&self) -> impl Hasher {
+        self.0.build_hasher()
+    }
+
     /// Hashes arguments. The order of members does not matter; the type of a number does. They must
     /// not be nested more deeply than [`ToolCall::check`](crate::ToolCall::check) allows.
     pub(crate) fn fingerprint(&self, arguments: &Map<String, Value>) -> Fingerprint {

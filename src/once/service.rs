@@ -116,8 +116,12 @@ fn enter(
         Some(_) => (&rules.keyed, rules.ttl),
         None => (&rules.repeats, rules.within),
     };
-    let request = Request::new(call, &info, &rules.seed, answer);
+    let mut request = Request::new(call, &info, &rules.seed, answer);
     let is_by_arguments = id.is_none();
+    if !is_by_arguments {
+        // A call and its continuation after a question have one key.
+        request.input = None;
+    }
     let key = Key { owner, id, request };
     let flight = flights.enter(key).map_err(no_place)?;
     let reuse = InOnce {

@@ -667,18 +667,69 @@ async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
         })
     });
     let cache = CacheLayer::new(SECOND, ["pay"]).unwrap();
-    for stack in [
-        BoxCloneSyncService::new(OnceLayer::new().layer(tool)),
-        BoxCloneSyncService::new(cache.layer(tool)),
+    // MCP cache9: no answer to a question is kept for a call that was not asked.
+    for (stack, keeps) in [
+        (BoxCloneSyncService::new(OnceLayer::new().layer(tool)), true),
+        (BoxCloneSyncService::new(cache.layer(tool)), false),
     ] {
         let first = stack.clone().oneshot(pay()).await.unwrap();
         assert!(matches!(*first, CallToolResponse::InputRequired(_)));
         let mut answered = pay();
         let extras = McpExtras::new().with_request_state("state");
         answered.extensions_mut().insert(extras);
-        for call in [answered, pay()] {
+        for (call, is_done) in [(answered, true), (pay(), keeps)] {
             let answer = stack.clone().oneshot(call).await.unwrap();
-            assert!(matches!(*answer, CallToolResponse::Complete(_)));
+            let done = matches!(*answer, CallToolResponse::Complete(_));
+            assert_eq!(done, is_done);
+        }
+    }
+}
+
+/// MCP cache9: an answer to a question gets no answer that was kept for a call without one, nor
+/// that of another answer.
+#[tokio::test(start_paused = true)]
+async fn a_call_with_an_answer_to_a_question_gets_no_kept_answer() {
+    use rmcp::model::{CallToolResult, ContentBlock};
+    use tower::{service_fn, util::BoxCloneSyncService};
+    use tower_toolcall::cache::CacheLayer;
+    use tower_toolcall_mcp::{McpAnswer, McpExtras};
+
+    let with = |state: Option<&str>| {
+        let mut call = ToolCall::new("pay").with_agent_id("a1");
+        if let Some(state) = state {
+            let extras = McpExtras::new().with_request_state(state);
+            call.extensions_mut().insert(extras);
+        }
+        call
+    };
+    let cache = CacheLayer::new(SECOND, ["pay"]).unwrap();
+    for is_once in [true, false] {
+        let sent = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let runs = Arc::clone(&sent);
+        let tool = service_fn(move |_: ToolCall| {
+            let n = runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let text = CallToolResult::success(vec![ContentBlock::text(n.to_string())]);
+            async move { Ok::<_, ToolError>(McpAnswer::from(text)) }
+        });
+        let stack = match is_once {
+            true => BoxCloneSyncService::new(OnceLayer::new().layer(tool)),
+            false => BoxCloneSyncService::new(cache.layer(tool)),
+        };
+        // The last is a repetition, which a cache does not know.
+        let again = if is_once { 3 } else { 4 };
+        for (state, runs) in [
+            (None, 1),
+            (None, 1),
+            (Some("a"), 2),
+            (Some("b"), 3),
+            (Some("a"), again),
+        ] {
+            stack.clone().oneshot(with(state)).await.unwrap();
+            assert_eq!(
+                sent.load(std::sync::atomic::Ordering::SeqCst),
+                runs,
+                "{state:?}"
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ use tower_toolcall::{
     redact::is_hidden,
 };
 
-use super::fit;
+use super::{McpExtras, fit};
 use crate::register;
 
 /// The answer to a call of an MCP tool.
@@ -134,6 +134,11 @@ impl Serialize for McpAnswer {
 impl KnownAnswer for McpAnswer {
     fn asks_for_input(&self) -> bool {
         matches!(self.0, CallToolResponse::InputRequired(_))
+    }
+
+    fn hash_input(extensions: &http::Extensions, hasher: &mut dyn Hasher) -> bool {
+        let extras = extensions.get::<McpExtras>();
+        extras.is_some_and(|extras| extras.hash_input(hasher))
     }
 
     /// `_meta` is not news.

@@ -1,11 +1,11 @@
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, hash::Hasher, sync::Arc, time::Duration};
 
 use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-        CancelTaskRequest, ClientRequest, ContentBlock, CreateTaskResult, DetailedTask,
-        GetTaskParams, GetTaskRequest, InputRequiredResult, InputResponses, JsonObject,
-        ServerResult, TaskPayload,
+        CancelTaskRequest, ClientCapabilities, ClientRequest, ContentBlock, CreateTaskResult,
+        DetailedTask, GetTaskParams, GetTaskRequest, InputRequiredResult, InputResponses,
+        JsonObject, ServerResult, TaskPayload,
     },
     service::ServiceError,
 };
@@ -120,6 +120,14 @@ impl McpExtras {
     pub(super) fn fill(&self, params: &mut CallToolRequestParams) {
         params.input_responses.clone_from(&self.0.input_responses);
         params.request_state.clone_from(&self.0.request_state);
+    }
+
+    /// Hashes what answers a question of the server. Returns `false` if there is nothing.
+    pub(super) fn hash_input(&self, hasher: &mut dyn Hasher) -> bool {
+        let input = (&self.0.input_responses, &self.0.request_state);
+        let json = serde_json::to_vec(&input);
+        hasher.write(&json.unwrap_or_default());
+        input != (&None, &None)
     }
 
     fn set(mut self, change: impl FnOnce(&mut Inner)) -> Self {
