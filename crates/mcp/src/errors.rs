@@ -20,8 +20,10 @@ use crate::register;
 ///
 /// - `McpError` -32602, "tool not found" and the like; -32601: `NotFound`
 /// - `McpError` -32700, -32600, -32602: `InvalidInput`
-/// - `McpError` -32020 to -32022: headers, capabilities, revision: `Failed`: it is for the program
-///   to mend, and the model reads so
+/// - `McpError` -32020, -32022: headers, revision: `Failed`: it is for the program to mend, and the
+///   model reads so
+/// - `McpError` -32021 (a capability that the caller has not declared): `Denied`, with the same
+///   text for the model
 /// - `McpError` -32042 (the user has to open a URL): `Denied`
 /// - `McpError` -32800: `Upstream`: this side did not cancel the call, or it would not wait for the
 ///   answer
@@ -162,6 +164,9 @@ pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// The server does not speak the connection's revision of the protocol.
 const UNSUPPORTED_VERSION: i32 = -32022;
 
+/// The call needs a capability that its request has not declared.
+const MISSING_CAPABILITY: i32 = -32021;
+
 /// Returns whether the server answers each request on the connection like this.
 pub(super) fn is_connection_refused(error: &ErrorData) -> bool {
     error.code.0 == UNSUPPORTED_VERSION || is_session_refused(error)
@@ -269,7 +274,12 @@ fn by_code(error: &ErrorData) -> ToolError {
         -32601 => ErrorKind::NotFound,
         -32700 | -32600 | -32602 => ErrorKind::InvalidInput,
         UNSUPPORTED_VERSION..=HEADER_MISMATCH => {
-            let error = ToolError::new(ErrorKind::Failed, message);
+            // Callers differ in what they have declared, so this says nothing of the tool.
+            let kind = match code {
+                MISSING_CAPABILITY => ErrorKind::Denied,
+                _ => ErrorKind::Failed,
+            };
+            let error = ToolError::new(kind, message);
             return error.with_model_message(NOT_THE_ARGUMENTS);
         }
         -32042 => ErrorKind::Denied,

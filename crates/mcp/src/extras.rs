@@ -53,6 +53,7 @@ struct Inner {
     input_responses: Option<InputResponses>,
     request_state: Option<String>,
     idempotency_key: Option<Arc<str>>,
+    capabilities: Option<ClientCapabilities>,
     meta: JsonObject,
 }
 
@@ -78,6 +79,13 @@ impl McpExtras {
         self.set(|e| e.idempotency_key = Some(key.into()))
     }
 
+    /// Sets what the tool's server may ask for in answer to this call: servers of 2026-07-28 ask
+    /// only for what a request declares. Default: what the connection's client has declared; for an
+    /// [`McpServer`](super::McpServer) nothing.
+    pub fn with_capabilities(self, can: ClientCapabilities) -> Self {
+        self.set(|e| e.capabilities = Some(can))
+    }
+
     /// Sets members of the request's `_meta`. What the client and this crate write there themselves
     /// takes precedence. Not redacted.
     pub fn with_meta(self, meta: JsonObject) -> Self {
@@ -90,12 +98,14 @@ impl McpExtras {
         input_responses: Option<InputResponses>,
         request_state: Option<String>,
         idempotency_key: Option<Arc<str>>,
+        capabilities: Option<ClientCapabilities>,
         meta: JsonObject,
     ) -> Option<Self> {
         let extras = Inner {
             input_responses,
             request_state,
             idempotency_key,
+            capabilities,
             meta: free(meta),
         };
         (extras != Inner::default()).then(|| Self(Arc::new(extras)))
@@ -103,6 +113,10 @@ impl McpExtras {
 
     pub(super) fn meta(&self) -> JsonObject {
         self.0.meta.clone()
+    }
+
+    pub(super) fn capabilities(&self) -> Option<&ClientCapabilities> {
+        self.0.capabilities.as_ref()
     }
 
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {
@@ -137,7 +151,7 @@ impl McpExtras {
 }
 
 /// The members that are not the protocol's on one connection, nor written by this crate.
-fn free(mut meta: JsonObject) -> JsonObject {
+pub(super) fn free(mut meta: JsonObject) -> JsonObject {
     meta.retain(|key, _| {
         !key.starts_with("io.modelcontextprotocol/")
             && !["progressToken", IDEMPOTENCY_KEY_META].contains(&key.as_str())

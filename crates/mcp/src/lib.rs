@@ -62,6 +62,7 @@
 
 mod answer;
 mod bounds;
+mod capabilities;
 mod catalog;
 mod child;
 mod classify;

@@ -6,8 +6,11 @@ use std::{
 
 use rmcp::{
     ClientHandler, RoleClient,
-    model::{NumberOrString, ProgressNotificationParam, ProgressToken},
-    service::NotificationContext,
+    model::{
+        ElicitRequestParams, ElicitResult, ErrorData, ListRootsRequestMethod, NumberOrString,
+        ProgressNotificationParam, ProgressToken,
+    },
+    service::{NotificationContext, RequestContext},
 };
 use tower_toolcall::call::{Progress, ToolCall};
 
@@ -263,6 +266,24 @@ impl ClientHandler for McpNotifications {
         _: NotificationContext<RoleClient>,
     ) {
         self.progress.report(&params);
+    }
+
+    // No capability is declared: a server that asks all the same has no caller's answer.
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let text = "this client has declared no mode of elicitation";
+        Err(ErrorData::invalid_params(text, None))
+    }
+
+    #[expect(deprecated, reason = "servers may still ask for roots")]
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
     }
 
     // rmcp runs each notification in a task of its own, so this may ask the server that it is from.

@@ -9,8 +9,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, MetaObject, RequestId, RequestMetaObject,
-        ServerResult, Tool,
+        CancelledNotificationParam, ClientCapabilities, ClientRequest, InputRequiredResult,
+        MetaObject, RequestId, RequestMetaObject, ServerResult, Tool,
     },
     service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError, ServiceRole},
 };
@@ -27,7 +27,7 @@ use tower_toolcall::{
 use super::{
     McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
 };
-use crate::{future::first, register};
+use crate::{capabilities::with_extensions, future::first, register};
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;
@@ -77,6 +77,8 @@ pub struct McpService {
     peer: Peer<RoleClient>,
     server: Option<Arc<str>>,
     progress: Option<McpProgress>,
+    /// The capabilities that the connection declares.
+    own: Option<Arc<ClientCapabilities>>,
     /// That of the connection, once it is lost.
     outage: Outage,
     #[cfg(feature = "otel")]
@@ -91,6 +93,7 @@ impl McpService {
             peer,
             server: None,
             progress: None,
+            own: None,
             outage: Outage::new(),
             #[cfg(feature = "otel")]
             otel: super::otel::Otel::default(),
@@ -115,6 +118,15 @@ impl McpService {
     #[must_use]
     pub fn with_progress(mut self, progress: McpProgress) -> Self {
         self.progress = Some(progress);
+        self
+    }
+
+    /// Sets the capabilities that the client of this connection declares. A call that brings
+    /// [others](McpExtras::with_capabilities) declares their extensions as well. Default: none; an
+    /// [`McpServer`](super::McpServer) and an [`McpReconnect`](super::McpReconnect) know theirs.
+    #[must_use]
+    pub fn with_capabilities(mut self, own: ClientCapabilities) -> Self {
+        self.own = Some(Arc::new(own));
         self
     }
 
@@ -197,7 +209,9 @@ impl McpService {
         let mut answer: McpAnswer = match (asks, answer?) {
             (Some(asks), result) => asks.answer(result)?,
             (_, ServerResult::CallToolResult(result)) => result.into(),
-            (_, ServerResult::InputRequiredResult(result)) => result.into(),
+            (_, ServerResult::InputRequiredResult(result)) if asks_something(&result) => {
+                result.into()
+            }
             (_, ServerResult::CreateTaskResult(result)) => CallToolResponse::Task(result).into(),
             _ => return Err(errors::from_service(ServiceError::UnexpectedResponse)),
         };
@@ -226,6 +240,10 @@ impl McpService {
         let given = extras.and_then(McpExtras::idempotency_key);
         if let Some(key) = given.map(str::to_owned).or_else(own) {
             let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
+        }
+        let brought = extras.and_then(McpExtras::capabilities);
+        if let Some(brought) = brought.filter(|_| has_session(&self.peer) == Some(false)) {
+            meta.set_client_capabilities(with_extensions(brought, self.own.as_deref()));
         }
         #[cfg(feature = "otel")]
         self.propagate(&mut meta);
@@ -323,6 +341,11 @@ fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
     }
     let params = params.with_arguments(call.take_arguments());
     Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
+}
+
+fn asks_something(result: &InputRequiredResult) -> bool {
+    let mut requests = result.input_requests.iter().flatten();
+    requests.next().is_some() || result.request_state.is_some()
 }
 
 /// Returns whether a connection has a session, which `initialize` began. Revisions from 2026-07-28

@@ -7,8 +7,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use rmcp::{
     model::{
-        ClientCapabilities, ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction,
-        ElicitationCapability, ElicitationSchema, ErrorData, FormElicitationCapability,
+        ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
         ServerRequest,
     },
     service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError},
@@ -20,7 +19,7 @@ use tower_toolcall::{
 };
 
 use super::rounds::Round;
-use crate::{errors, service::answer};
+use crate::{capabilities::has_forms, errors, service::answer};
 
 /// Asks the user of the MCP client that makes the call: an approver for a
 /// [`PolicyLayer`](tower_toolcall::policy::PolicyLayer::with_approver) in the stack of a
@@ -82,21 +81,6 @@ impl Client {
         let can_ask = info.as_ref().is_some_and(|i| has_forms(&i.capabilities));
         can_ask.then(|| Self::Now(cx.peer.clone()))
     }
-}
-
-/// Returns whether the client has declared forms. In the revision that knew only forms, an absent
-/// field means forms.
-pub(super) fn has_forms(can: &ClientCapabilities) -> bool {
-    let offered = can.elicitation.as_ref();
-    offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none())
-}
-
-/// The error for a request that cannot be answered without forms.
-pub(super) fn no_forms() -> ErrorData {
-    let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
-    let mut required = ClientCapabilities::default();
-    required.elicitation = Some(forms);
-    ErrorData::missing_required_client_capability(required)
 }
 
 impl Service<Approval> for McpElicitation {

@@ -161,10 +161,20 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// for. It logs requests and answers in full at DEBUG, and at INFO has a span for each session, of
 /// which all spans in it become children: filter it (`rmcp=off`).
 ///
+/// # Questions
+///
+/// A client of 2026-07-28 declares with each call what it can be asked: forms, URLs, samples,
+/// roots. The gateway declares the same to a tool's server of that revision, and passes on what the
+/// server asks, with its state. A question that the client has not declared ends the call with
+/// -32021, and is not sent. Approvals of the stack are asked in the same way: see
+/// [`McpElicitation`](crate::McpElicitation). For clients of earlier revisions a server's question
+/// is an error.
+///
 /// # Errors
 ///
 /// - **a JSON-RPC error of the tool's server**: the same, with its data; -32603 for -32020 to
-///   -32022, which are about the gateway's own connection
+///   -32099, which are the protocol's own and about the gateway's own connection
+/// - **-32021 of the tool's server, for a capability that the client has not declared**: the same
 /// - **one that says that the gateway's connection or session there is lost, or that the server was
 ///   late**: as any other
 /// - [`NotFound`](tower_toolcall::ErrorKind::NotFound) without a status: there is no such tool:
@@ -178,11 +188,10 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 ///
 /// # What it does not do
 ///
-/// Tools alone: no resources, prompts, sampling, whose methods are unknown (-32601). A server that
-/// asks for input (2026-07-28) is passed on to clients of that revision, to others rmcp answers
-/// with an error; what a server may ask for depends on the capabilities of the gateway's client,
-/// not on those of its clients. A task that a server starts cannot be passed on: the model reads
-/// that the tool may still run. There is no authentication.
+/// Tools alone: no resources, prompts, completion, whose methods are unknown (-32601). A server of
+/// 2025-11-25 that asks for input gets an error, because its connection has many callers. A task
+/// that a server starts cannot be passed on: the model reads that the tool may still run. There is
+/// no authentication.
 ///
 /// # Panics
 ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::{
     RoleServer,
-    model::{CallToolRequestParams, ErrorData, JsonObject},
+    model::{CallToolRequestParams, ClientCapabilities, ErrorData, JsonObject},
     service::RequestContext,
 };
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::{
     rounds::Round,
     session::{Relayed, Session, is_usable_id},
 };
-use crate::{IDEMPOTENCY_KEY_META, McpExtras};
+use crate::{IDEMPOTENCY_KEY_META, McpExtras, capabilities::relayed};
 
 /// The header in which a client over HTTP names its session.
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -55,22 +55,21 @@ pub(super) fn call_of(
     if let Some(parent) = tower_toolcall::otel::parent_from_meta(&cx.meta) {
         call = call.with_remote_parent(parent);
     }
-    let round = match can_be_asked(cx) {
-        true => None,
-        false => {
-            let can = cx.client_capabilities().unwrap_or_default();
-            let caller = caller(&call, http);
-            let round = Round::begin(&settings.states, caller, &can, &mut params)?;
-            Some(Arc::new(round))
-        }
-    };
+    let (mut round, mut can) = (None, None);
+    if !can_be_asked(cx) {
+        let all = cx.client_capabilities().unwrap_or_default();
+        can = Some(relayed(all.clone())).filter(|can| *can != ClientCapabilities::default());
+        let caller = caller(&call, http);
+        let begun = Round::begin(&settings.states, caller, all, &mut params)?;
+        round = Some(Arc::new(begun));
+    }
     let client = round.clone().map(Client::Later);
     if let Some(client) = client.or_else(|| Client::of(cx)) {
         call.extensions_mut().insert(client);
     }
     let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
     let (asked, state) = (params.input_responses, params.request_state);
-    let extras = McpExtras::received(asked, state, key, meta(cx));
+    let extras = McpExtras::received(asked, state, key, can, meta(cx));
     if let Some(extras) = extras {
         call.extensions_mut().insert(extras);
     }
@@ -78,7 +77,7 @@ pub(super) fn call_of(
 }
 
 /// Returns whether the client's revision has requests of servers.
-fn can_be_asked(cx: &RequestContext<RoleServer>) -> bool {
+pub(super) fn can_be_asked(cx: &RequestContext<RoleServer>) -> bool {
     cx.protocol_version()
         .is_none_or(|version| version.has_initialize())
 }

@@ -9,8 +9,8 @@ use std::{
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ElicitRequest, ElicitResult,
-    ElicitationAction, ErrorData, InputRequest, InputRequiredResult, RequestStateCodec,
-    RequestStateError, SealOptions,
+    ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult,
+    RequestStateCodec, RequestStateError, SealOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, from_value};
@@ -20,8 +20,11 @@ use tower_toolcall::{
     policy::{Approval, ApprovalDecision},
 };
 
-use super::elicit::{self, closed, form, missing, question, unanswered};
-use crate::future::lock;
+use super::elicit::{self, closed, form, question, unanswered};
+use crate::{
+    capabilities::{has_forms, is_lacking, missing, needed},
+    future::lock,
+};
 
 /// The beginning of each state that a gateway has sealed.
 const OURS: &str = "tower-toolcall:";
@@ -77,7 +80,7 @@ pub(super) struct Round {
     states: States,
     /// The caller. No other one can use its states.
     caller: String,
-    can_ask: bool,
+    can: ClientCapabilities,
     given: Option<State>,
     said: Option<ElicitationAction>,
     /// Set once an approver has looked at the given state: `true` if it could be used.
@@ -103,7 +106,7 @@ impl Round {
     pub(super) fn begin(
         states: &States,
         caller: String,
-        can: &ClientCapabilities,
+        can: ClientCapabilities,
         params: &mut CallToolRequestParams,
     ) -> Result<Self, ErrorData> {
         let (mut given, mut said) = (None, None);
@@ -125,7 +128,7 @@ impl Round {
         Ok(Self {
             states: states.clone(),
             caller,
-            can_ask: elicit::has_forms(can),
+            can,
             given,
             said,
             used: OnceLock::new(),
@@ -135,9 +138,9 @@ impl Round {
 
     /// Decides on a call by the answer that came with it, or has its client asked.
     pub(super) fn decide(&self, approval: Approval) -> Result<ApprovalDecision, ToolError> {
-        if !self.can_ask {
+        if !has_forms(&self.can) {
             *lock(&self.end) = Some(End::CannotAsk);
-            return Err(missing());
+            return Err(elicit::missing());
         }
         let text = question(&approval);
         let call = approval.call();
@@ -196,12 +199,15 @@ impl Round {
             return None;
         }
         Some(match lock(&self.end).take()? {
-            End::CannotAsk => Err(elicit::no_forms()),
+            End::CannotAsk => {
+                let missing = missing(needed(&approval(String::new())), &self.can);
+                let missing = missing.unwrap_or_default();
+                Err(ErrorData::missing_required_client_capability(missing))
+            }
             End::Refused(why) => Err(refused(why)),
             End::Asks(question) => {
                 let Question { text, seal, ttl } = *question;
-                let request = InputRequest::Elicitation(ElicitRequest::new(form(text)));
-                let requests = BTreeMap::from([(APPROVAL.to_owned(), request)]);
+                let requests = approval(text);
                 let theirs = self.given.as_ref().and_then(|given| given.theirs.clone());
                 let state = self.seal(Some(seal), theirs, Some(ttl));
                 Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
@@ -209,9 +215,17 @@ impl Round {
         })
     }
 
-    /// Puts our own state around that of the tool's server, if the call was approved, or if theirs
-    /// looks like ours.
-    pub(super) fn wrap(&self, result: &mut InputRequiredResult) {
+    /// Makes the question of a tool's server one of ours. It has our own state around that of the
+    /// server, if the call was approved, or if theirs looks like ours.
+    pub(super) fn relay(&self, result: &mut InputRequiredResult) -> Result<(), ErrorData> {
+        let needed = result
+            .input_requests
+            .as_ref()
+            .map(needed)
+            .unwrap_or_default();
+        if let Some(missing) = missing(needed, &self.can) {
+            return Err(ErrorData::missing_required_client_capability(missing));
+        }
         let is_approved = self.used.get() == Some(&true);
         let state = &mut result.request_state;
         if is_approved || state.as_ref().is_some_and(|state| state.starts_with(OURS)) {
@@ -219,6 +233,12 @@ impl Round {
             let ttl = given.and_then(|given| given.ttl).map(Duration::from_millis);
             *state = Some(self.seal(None, state.take(), ttl));
         }
+        Ok(())
+    }
+
+    /// Returns whether an error of a tool's server is about capabilities that the client lacks.
+    pub(super) fn lacks(&self, theirs: &ErrorData) -> bool {
+        is_lacking(theirs, &self.can)
     }
 
     fn seal(&self, asked: Option<String>, theirs: Option<String>, ttl: Option<Duration>) -> String {
@@ -246,6 +266,11 @@ impl Round {
         let sealed = self.states.codec.seal_json_with(&state, &options);
         format!("{OURS}{}", sealed.expect("numbers and strings are JSON"))
     }
+}
+
+fn approval(text: String) -> InputRequests {
+    let request = InputRequest::Elicitation(ElicitRequest::new(form(text)));
+    BTreeMap::from([(APPROVAL.to_owned(), request)])
 }
 
 fn action(said: Value) -> Result<ElicitationAction, ErrorData> {

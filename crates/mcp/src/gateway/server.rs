@@ -13,7 +13,7 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tower_toolcall::{
@@ -24,10 +24,10 @@ use tower_toolcall::{
 
 use super::{
     handler::GatewayHandler,
-    request::{call_of, relay},
+    request::{call_of, can_be_asked, relay},
     rounds::Round,
 };
-use crate::{McpAnswer, errors, future::first, lines::TOO_LARGE};
+use crate::{McpAnswer, errors, extras::free, future::first, lines::TOO_LARGE};
 
 impl ServerHandler for GatewayHandler {
     fn get_info(&self) -> ServerConfig {
@@ -37,10 +37,14 @@ impl ServerHandler for GatewayHandler {
     async fn list_tools(
         &self,
         page: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        cx: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = page.and_then(|page| page.cursor);
-        page_of(self.list()?, cursor.as_deref(), self.settings.page)
+        let mut page = page_of(self.list()?, cursor.as_deref(), self.settings.page)?;
+        if !can_be_asked(&cx) {
+            self.sign(&mut page.meta);
+        }
+        Ok(page)
     }
 
     // rmcp asks for the schema where headers repeat arguments (`x-mcp-header`), to refuse what does
@@ -59,7 +63,7 @@ impl ServerHandler for GatewayHandler {
         let (mut call, round) = call_of(params, &cx, &self.settings, &self.session)?;
         let info = call.info();
         if let Err(error) = call.check() {
-            return answered(Err(error), &info, None);
+            return self.answered(Err(error), &info, None);
         }
         let relayed = relay(&mut call, &cx);
         // rmcp's own token fires after an answer as well, which would stop what a tool leaves
@@ -83,7 +87,7 @@ impl ServerHandler for GatewayHandler {
             let cancelled = "the request was cancelled";
             return Err(ErrorData::internal_error(cancelled, None));
         };
-        answered(result, &info, round.as_deref())
+        self.answered(result, &info, round.as_deref())
     }
 
     async fn on_custom_request(
@@ -145,32 +149,56 @@ impl GatewayHandler {
 /// programs the error's code and the other facts that the model reads as text.
 pub const ERROR_META: &str = "tower-toolcall/error";
 
-/// Converts the stack's answer or error into a client's result.
-fn answered(
-    result: Result<McpAnswer, ToolError>,
-    call: &CallInfo,
-    round: Option<&Round>,
-) -> Result<CallToolResponse, ErrorData> {
-    match result.map(McpAnswer::into_inner) {
-        Ok(CallToolResponse::Complete(mut result)) => {
-            // Servers of older revisions do not say it, clients of the newer one expect it; rmcp
-            // takes it away for others.
-            result.result_type.get_or_insert(ResultType::COMPLETE);
-            Ok(result.into())
-        }
-        Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call)),
-        Ok(mut response) => {
-            if let (Some(round), CallToolResponse::InputRequired(asks)) = (round, &mut response) {
-                round.wrap(asks);
+impl GatewayHandler {
+    /// Converts the stack's answer or error into a client's result.
+    fn answered(
+        &self,
+        result: Result<McpAnswer, ToolError>,
+        call: &CallInfo,
+        round: Option<&Round>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut response = match result.map(McpAnswer::into_inner) {
+            Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call), round)?,
+            Ok(CallToolResponse::InputRequired(mut asks)) => {
+                if let Some(round) = round {
+                    round.relay(&mut asks)?;
+                }
+                asks.into()
             }
-            Ok(response)
+            Ok(response) => response,
+            Err(error) => {
+                let asks = round.and_then(|round| round.answer(&error));
+                asks.unwrap_or_else(|| of_error(&error.for_call(call), round))?
+            }
+        };
+        let meta = match &mut response {
+            CallToolResponse::Complete(result) => {
+                // Servers of older revisions do not say it, clients of the newer one expect it;
+                // rmcp takes it away for others.
+                result.result_type.get_or_insert(ResultType::COMPLETE);
+                &mut result.meta
+            }
+            CallToolResponse::InputRequired(asks) => &mut asks.meta,
+            _ => return Ok(response),
+        };
+        let theirs = meta.take().map(|theirs| MetaObject(free(theirs.0)));
+        *meta = theirs.filter(|theirs| !theirs.0.is_empty());
+        if round.is_some() {
+            self.sign(meta);
         }
-        Err(error) => {
-            let asks = round.and_then(|round| round.answer(&error));
-            asks.unwrap_or_else(|| of_error(&error.for_call(call)))
-        }
+        Ok(response)
+    }
+
+    /// Names the server that a result is from.
+    fn sign(&self, meta: &mut Option<MetaObject>) {
+        let me = json!(self.settings.info.server_info);
+        let meta = meta.get_or_insert_default();
+        meta.0.insert(SERVER_INFO.to_owned(), me);
     }
 }
+
+/// The member of a result's `_meta` that names the server.
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The error for a task. It is known to its server alone: a client could not ask the gateway for
 /// it.
@@ -184,10 +212,10 @@ fn task() -> ToolError {
     .with_retryable(false)
 }
 
-fn of_error(error: &ToolError) -> Result<CallToolResponse, ErrorData> {
+fn of_error(error: &ToolError, round: Option<&Round>) -> Result<CallToolResponse, ErrorData> {
     let theirs = errors::protocol_error(error);
     if let Some(theirs) = theirs.filter(|theirs| !is_lost(theirs.code, error.kind())) {
-        return Err(passed_on(theirs, error));
+        return Err(passed_on(theirs, error, round));
     }
     let text = error.public_model_message();
     let facts = Value::Object(error.public_body());
@@ -210,21 +238,26 @@ fn is_lost(code: ErrorCode, kind: ErrorKind) -> bool {
     is_theirs_too && matches!(kind, ErrorKind::ConnectionFailed | ErrorKind::Timeout)
 }
 
+/// The user has to open a URL: of the revision of 2025-11-25 alone.
+const URL_REQUIRED: i32 = -32042;
+
 /// The JSON-RPC error of the tool's server, as a client gets it.
-fn passed_on(theirs: &ErrorData, error: &ToolError) -> ErrorData {
-    match theirs.code {
-        // These tell of the gateway's own connection to that server; a client would take them for
-        // its own.
-        ErrorCode::HEADER_MISMATCH
-        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
-        | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-            let facts = Value::Object(error.public_body());
-            ErrorData::internal_error(
-                "the tool's server refused the gateway's request",
-                Some(facts),
-            )
+fn passed_on(theirs: &ErrorData, error: &ToolError, round: Option<&Round>) -> ErrorData {
+    let is_theirs = match theirs.code {
+        ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY => {
+            round.is_some_and(|round| round.lacks(theirs))
         }
-        _ => theirs.clone(),
+        ErrorCode(URL_REQUIRED) => round.is_none(),
+        // The protocol's own: they tell of the gateway's connection to that server, which a client
+        // would take for its own, or nothing that is defined.
+        ErrorCode(code) => !(-32099..=-32020).contains(&code),
+    };
+    match is_theirs {
+        true => theirs.clone(),
+        false => {
+            let text = "the tool's server refused the gateway's request";
+            ErrorData::internal_error(text, Some(Value::Object(error.public_body())))
+        }
     }
 }
 

@@ -43,6 +43,8 @@ impl McpConnection {
         client: RunningService<RoleClient, H>,
         service: McpService,
     ) -> Self {
+        let own = ClientHandler::get_info(client.service()).capabilities;
+        let service = service.with_capabilities(own);
         let close = async move { drop(client.cancel().await) };
         let close = Mutex::new(Some(close.boxed()));
         Self {

@@ -75,9 +75,14 @@ async fn error_codes_of_other_sdks() {
 /// M-1: the model is not told to correct its arguments.
 #[tokio::test(start_paused = true)]
 async fn errors_that_the_program_has_to_mend_are_not_the_models() {
-    for code in [-32020, -32021, -32022] {
+    // M3: a caller that has declared less opens no breaker for the others.
+    for (code, kind) in [
+        (-32020, ErrorKind::Failed),
+        (-32021, ErrorKind::Denied),
+        (-32022, ErrorKind::Failed),
+    ] {
         let error = error(code, "Mcp-Param-Owner is missing").await;
-        assert_eq!(error.kind(), ErrorKind::Failed, "{code}");
+        assert_eq!(error.kind(), kind, "{code}");
         assert!(!error.is_retryable(), "{code}");
         assert!(error.message().contains("Mcp-Param-Owner"), "{error}");
         let text = error.model_message();
@@ -121,6 +126,18 @@ async fn an_answer_that_is_no_tool_result_is_reported_and_not_repeated() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Reported);
     assert!(!error.is_retryable());
+}
+
+/// MCP sch29, mrtr13: a question that asks nothing, and names no state, cannot be answered.
+#[tokio::test(start_paused = true)]
+async fn a_question_without_a_request_and_a_state_is_no_answer() {
+    let asks = json!({ "resultType": "input_required", "inputRequests": {} });
+    let error = answer(Some(json!({ "result": asks }))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reported);
+    let mut asks = asks;
+    asks["requestState"] = "".into();
+    let asked = answer(Some(json!({ "result": asks }))).await.unwrap();
+    assert!(matches!(*asked, CallToolResponse::InputRequired(_)));
 }
 
 /// The tool ran and would run twice. The second one is the stand-in for a message that is

@@ -11,6 +11,7 @@ mod kit;
 mod lists;
 mod principals;
 mod progress;
+mod questions;
 mod rounds;
 mod sessions;
 mod trace;

@@ -5,16 +5,16 @@ use std::{sync::Arc, time::Duration};
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, InputRequiredResult,
-        ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
-        ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ErrorData,
+        InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+        ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "test_simple_text",
     "test_image_content",
     "test_audio_content",
@@ -34,6 +34,7 @@ const NAMES: [&str; 20] = [
     "test_input_required_result_tampered_state",
     "test_input_required_result_capabilities",
     "test_logging_tool",
+    "test_missing_capability",
     "test_streaming_elicitation",
 ];
 
@@ -132,11 +133,27 @@ async fn run(
         }
         // It has nothing to log unless it is asked to.
         "test_logging_tool" => text("done"),
-        // What its client can, which is the gateway.
-        "test_input_required_result_capabilities" => asks(
-            json!({ "user_name": question("What is your name?", "name", "string") }),
-            None,
-        ),
+        // What the gateway's client has declared.
+        "test_input_required_result_capabilities" => {
+            let can = cx.client_capabilities().unwrap_or_default();
+            let mut requests = json!({});
+            if can.elicitation.is_some() {
+                requests["user_name"] = question("What is your name?", "name", "string");
+            }
+            if can.sampling.is_some() {
+                requests["greeting"] = prompt("Generate a greeting");
+            }
+            asks(requests, None)
+        }
+        "test_missing_capability" => {
+            let can = cx.client_capabilities().unwrap_or_default();
+            let mut needs = ClientCapabilities::default();
+            needs.sampling = Some(Default::default());
+            match can.sampling {
+                Some(_) => text("done"),
+                None => Err(ErrorData::missing_required_client_capability(needs)),
+            }
+        }
         "test_input_required_result_elicitation" | "test_streaming_elicitation" => {
             let name = given("user_name")
                 .and_then(|user| user["content"]["name"].as_str().map(str::to_owned));
