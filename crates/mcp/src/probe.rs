@@ -96,7 +96,17 @@ impl<T> Probed<T> {
             self.is_discovered |= matches!(message, JsonRpcMessage::Response(_));
             return false;
         }
+        // rmcp goes on with `initialize` after this answer, as with a server that knows no
+        // `server/discover`.
+        let unknown = |id| {
+            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no handshake", None);
+            RxJsonRpcMessage::<RoleClient>::error(error, Some(id))
+        };
         let Some(supported) = supported(message) else {
+            // Some servers answer a method that they do not know with an empty result.
+            if matches!(message, JsonRpcMessage::Response(_)) {
+                *message = unknown(id);
+            }
             return true;
         };
         self.is_modern = supported.contains(&ProtocolVersion::LATEST);
@@ -105,10 +115,7 @@ impl<T> Probed<T> {
         if !self.is_modern
             && let Some(version) = common.next()
         {
-            // rmcp goes on with `initialize` after this answer, as with a server that knows no
-            // `server/discover`.
-            let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no handshake", None);
-            *message = RxJsonRpcMessage::<RoleClient>::error(error, Some(id));
+            *message = unknown(id);
             self.version = Some(version.clone());
         }
         true
