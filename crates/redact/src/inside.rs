@@ -5,15 +5,10 @@ use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::Value;
 
-use super::{
-    escapes::{Escapes, unescaped},
-    pairs::tells,
-    rules::Rules,
-    shown::{self, MAX_NESTED},
-    text::{bytes::looked_at, quote::Quote, value::bracket_end},
-};
-use crate::chars::Text as _;
-use crate::hidden::is_hidden;
+use crate::escapes::{Escapes, unescaped};
+use crate::shown::{self, MAX_NESTED};
+use crate::text::{bytes::*, quote::Quote, value::bracket_end};
+use crate::{hidden::is_hidden, pairs::tells, rules::Rules};
 
 /// How many times its length of a text is parsed as JSON at most: nested brackets would be parsed
 /// again and again.

@@ -1,12 +1,7 @@
 //! Which keys have secrets as their values.
 
-use super::{
-    chars::{DIGITS, Text as _},
-    filter::suspicious,
-    rules::Custom,
-    text::bytes::{has_digit, is_one_of},
-    words::{self, *},
-};
+use super::words::{self, *};
+use super::{filter::suspicious, rules::Custom, text::bytes::*};
 
 /// The strength with which a name marks its value as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,17 +3,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    keys::{Strength, is_connection},
-    rules::Rules,
-    text::{
-        bytes::{ends_with_one_of, is_made_of, is_one_of, prefix_of},
-        command::Command,
-        is_mixed, is_moment, is_opaque,
-    },
-    words::Words,
-};
-use crate::chars::Text as _;
+use crate::keys::{Strength, is_connection};
+use crate::text::{bytes::*, command::Command, is_mixed, is_moment, is_opaque};
+use crate::{rules::Rules, words::Words};
 
 /// Members that hold a name.
 pub(super) static NAME_FIELDS: Words = Words::of(

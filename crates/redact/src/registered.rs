@@ -5,16 +5,11 @@ use std::{borrow::Cow, cmp::Reverse, sync::Arc};
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value};
 
-use super::{
-    REDACTED, TRUNCATED,
-    escapes::{Escapes, unescaped},
-    filter::suspicious,
-    keys::{holds, is_sure},
-    rules::{BUILT_IN, Rules},
-    shown::numbers,
-    text::{bytes::floor, is_opaque, value::SCHEMES},
-};
-use crate::chars::Text as _;
+use crate::escapes::{Escapes, unescaped};
+use crate::keys::{holds, is_sure};
+use crate::rules::{BUILT_IN, Rules};
+use crate::text::{bytes::*, is_opaque, value::SCHEMES};
+use crate::{REDACTED, TRUNCATED, filter::suspicious, shown::numbers};
 
 /// A shorter value, in bytes, is not registered: it may be a part of ordinary words.
 const MIN: usize = 8;

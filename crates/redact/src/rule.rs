@@ -2,15 +2,10 @@
 
 use std::{borrow::Cow, fmt, sync::Mutex};
 
-use crate::{
-    ConfigError, Tail,
-    config::{refuse_if, within},
-    text::{
-        bytes::is_made_of,
-        catalog::{OTHERS, RUNS, Row},
-        vendors::vendors,
-    },
-};
+use crate::config::{ConfigError, refuse_if, within};
+use crate::text::bytes::is_made_of;
+use crate::text::catalog::{OTHERS, RUNS, Row};
+use crate::text::vendors::{Tail, vendors};
 
 /// A kind of secret that is found. [`Rules::explain`](crate::Rules::explain) names it,
 /// [`Rules::without_rule`](crate::Rules::without_rule) switches it off, and

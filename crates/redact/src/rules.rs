@@ -4,21 +4,12 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::{
-    REDACTED, Redacted,
-    keys::{self, Strength, folded},
-    registered::Registered,
-    rule::{self, Finding, Log, Rule},
-    shown,
-    text::{bytes::is_made_of, catalog::OWN, vendors::Tail},
-    view::Source,
-};
-use crate::chars::Text as _;
-use crate::{
-    TRUNCATED,
-    config::{ConfigError, refuse_if, within},
-    hidden::{misleads_in_text, visible},
-};
+use crate::config::{ConfigError, refuse_if, within};
+use crate::hidden::{misleads_in_text, visible};
+use crate::keys::{self, Strength, folded};
+use crate::rule::{self, Finding, Log, Rule};
+use crate::text::{bytes::*, catalog::OWN, vendors::Tail};
+use crate::{REDACTED, Redacted, TRUNCATED, registered::Registered, shown, view::Source};
 
 /// Added keys, words, prefixes and rules together; more are refused.
 pub const MAX_ENTRIES: usize = 256;

@@ -4,14 +4,10 @@ use std::{borrow::Cow, ops::Range};
 
 use serde_json::Value;
 
-use super::{
-    inside,
-    pairs::Role,
-    rules::{Limits, Rules},
-    text,
-    view::{Source, Walk},
-};
-use crate::text::bytes::{floor, prefix, skip};
+use crate::rules::{Limits, Rules};
+use crate::text::{self, bytes::*};
+use crate::view::{Source, Walk};
+use crate::{inside, pairs::Role};
 
 /// A longer text, in bytes, is not parsed as JSON, but redacted as text.
 const MAX_JSON: usize = 64 * 1024;

@@ -2,27 +2,16 @@
 
 use std::{borrow::Cow, cell::Cell, fmt};
 
-use serde::{
-    Serialize, Serializer,
-    ser::{SerializeMap, SerializeSeq},
-};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
-use super::{
-    REDACTED,
-    pairs::{Arguments, Members, Role},
-    rules::{BUILT_IN, Limits, Rules},
-    shown,
-};
-use crate::{
-    TRUNCATED,
-    hidden::{misleads, visible},
-    text::{
-        bytes::{floor, prefix},
-        catalog::{ELEMENT, MEMBER, SENSITIVE},
-        filter::{are_plain_words, is_one_word},
-    },
-};
+use crate::hidden::{misleads, visible};
+use crate::pairs::{Arguments, Members, Role};
+use crate::rules::{BUILT_IN, Limits, Rules};
+use crate::text::bytes::{floor, prefix};
+use crate::text::catalog::{ELEMENT, MEMBER, SENSITIVE};
+use crate::text::filter::{are_plain_words, is_one_word};
+use crate::{REDACTED, TRUNCATED, shown};
 
 /// A redacted view of JSON. `Display` prints JSON, `Serialize` gives the same structure.
 ///

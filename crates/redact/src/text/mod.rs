@@ -19,19 +19,13 @@
 //! bounded number of bytes around its run, or a secret that the scan then skips, immediately or
 //! later. So the time is linear: hence [`Run::ahead`], [`Run::behind`] and [`value::glance`].
 
-use std::{
-    borrow::Cow,
-    cell::{Cell, RefCell},
-    collections::VecDeque,
-    ops::Range,
-};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
-use super::{
-    REDACTED,
-    keys::{self, Strength},
-    pairs::{DATA_FIELDS, KIND_FIELDS, KINDS},
-    rules::{BUILT_IN, Rules},
-};
+use crate::REDACTED;
+use crate::pairs::{DATA_FIELDS, KIND_FIELDS, KINDS};
+use crate::rules::Rules;
 
 mod block;
 pub(super) mod bytes;
@@ -70,13 +64,10 @@ mod prelude {
     pub(super) use crate::rules::BUILT_IN;
 }
 
+use self::catalog::{MANIFEST, RUNS, TABLE};
+use self::filter::{NAMED, Signs};
 pub(super) use self::look::{is_mixed, is_moment, is_opaque};
-use self::{
-    bytes::{Text as _, ends_with_one_of, prefix_of},
-    catalog::{MANIFEST, RUNS, TABLE},
-    command::Command,
-    filter::{NAMED, Signs},
-};
+use self::{command::Command, prelude::*};
 
 /// Redacted text has to stay as it is when it is redacted again. But beside a mark, a name may take
 /// more for its value than before. Two further passes were enough for every text of the property
