@@ -64,22 +64,28 @@ pub(super) fn is_code_line(run: &Run<'_>) -> bool {
 /// `ApiKey("x")`, `Token(\n "x",\n)`: how Rust and others print a value that has a type of its own.
 pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
     const TYPES: &str = "token key secret password passphrase credential credentials auth cookie bearer jwt pin otp \
-        secretstr secretstring pass passcode";
+        secretstr secretstring pass passcode apikey api_key access_token accesstoken secret_key secretkey bearer_auth";
     let text = run.text;
     let name = after_last(run.word(), |c| c == '.');
     let upper = name.starts_with(|c: char| c.is_ascii_uppercase());
-    if !upper || !run.after().starts_with('(') {
+    if !run.after().starts_with('(') {
         return None;
     }
+    // `.password("x")`, `setPassword("x")`: a builder or a setter.
+    let mut verbs = ["set_", "with_", "set", "with"].iter();
+    let verb = verbs.find_map(|verb| strip_ignore_case(name, verb));
+    let noun = verb.unwrap_or(name);
+    let sets = noun.len() < run.word().len() && is_one_of(noun, TYPES);
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_of("\\");
-    let typed = ends_with_one_of(name, TYPES) && is_made_of(name, "");
-    if !argument.starts_of("\"'") || !typed || !run.rules.announces(name) {
+    let typed = upper && ends_with_one_of(name, TYPES) && is_made_of(name, "");
+    if !argument.starts_of("\"'") || !(typed || sets) || !run.rules.announces(name) {
         return None;
     }
     value::secret(text, start, |shown| {
         let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
-        !absent && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown))
+        let loose = typed && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
+        !absent && (loose || is_mixed(shown) && shape::of(shown) == Shape::Secret)
     })
 }
 

@@ -165,7 +165,7 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
 fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const READERS: &[&str] = &[
-        "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin",
+        "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin", "cryptsetup", "kinit", "smbpasswd",
     ];
     let (said, read) = line.cut("|")?;
     let said = said.trim_end();

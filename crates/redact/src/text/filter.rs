@@ -15,7 +15,7 @@ const LONG: usize = 32;
 /// Further words that rules look for and the filter of names does not know.
 const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase seed seedwords seed_words echo \
     printf net obscure sha ssha md5 smd5 crypt sha256 ssha256 sha512 ssha512 state ConvertTo-SecureString \
-    setuser community assword assphrase wifi";
+    setuser community assword assphrase wifi login identify";
 
 /// These words, schemes and commands.
 pub(super) static TRIGGERS: LazyLock<Index<()>> = LazyLock::new(|| {

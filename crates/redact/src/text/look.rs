@@ -22,8 +22,11 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
         return !word.is_empty();
     }
-    // Terraform's own marks.
-    if matches!(word, "(sensitive value)" | "(known after apply)") {
+    // Marks of Terraform and others.
+    if matches!(
+        word,
+        "(sensitive value)" | "(known after apply)" | "[hidden]" | "[masked]"
+    ) {
         return true;
     }
     let mut rest = word.trim_end_of(".,;");

@@ -77,6 +77,8 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 
 /// Returns whether a name in front of a mark announces no value of its own.
 fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
+    const STATES: &str =
+        "focus hover active checked disabled invalid valid required not before after";
     const TAGS: &str = "!Ref !GetAtt !ImportValue !secret !env_var !reference";
     // `:param token: The token`
     let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
@@ -100,6 +102,8 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
         || mark.colon && refers()
+        // `#password:focus {`
+        || run.before().ends_with('#') && is_one_of(until(near, "-:( {,"), STATES)
 }
 
 /// Returns whether a macro takes an argument with this name: `$secret:expr`.
@@ -472,6 +476,9 @@ pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
         let key = about && name.split_of("-").any(|part| part == "key");
         let kind = key && shape == Shape::Word && !is_digits(value);
-        !absent && !flag && !below && !looks_innocent && !kind
+        // `  --password   ask for the password`
+        let help =
+            text[run.end..start].holds("  ") && is_sentence(value, &text[start + value.len()..]);
+        !absent && !flag && !below && !looks_innocent && !kind && !help
     })
 }

@@ -4,7 +4,7 @@ use super::prelude::*;
 
 /// Words that announce a secret by themselves.
 static PASSWORDS: Words = Words::of(
-    "password passwd passphrase passcode pwd pw secret pin otp creds password: passwort kennwort \
+    "password passwd passphrase passcode pwd pw secret pin otp psk creds password: passwort kennwort \
     passe contraseña contrasena senha haslo hasło пароль",
 );
 
@@ -169,7 +169,8 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         Noun::Password if linked => is_mixed(word) || is_pin,
         Noun::Password if is_one_of(run.word(), "pin") && word.has_of("-") => false,
         Noun::Password => loose && (quoted || word.len() >= 6),
-        Noun::Token => linked && loose && word.len() >= 6,
+        // `user "ada" pass "x"`
+        Noun::Token => (linked || quoted && run.word() == "pass") && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
@@ -237,7 +238,9 @@ fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
     let start = run.end + mark.len();
     let apart = |c: char| c.is_whitespace() || matches!(c, '|' | ']');
     let word = ahead(run.text, start, 256).split(apart).next()?;
+    // `(?:password|token)\s*=` is a pattern.
     let fits = is_mixed(word) && !word.starts_with('-') && !is_placeholder(word);
+    let fits = fits && !word.holds("\\s");
     (opened && fits && run.is_strong(run.word())).then(|| start..start + word.len())
 }
 
@@ -290,7 +293,9 @@ fn lines_end(text: &str, at: usize) -> usize {
 
 /// `v2`, `2024-01-01`, `user_id2.name`: mixed, but known.
 fn is_dated(word: &str) -> bool {
-    word.has_of("/.:=(") || word.starts_of(DIGITS) && word.has_of("-") || is_uuid(word)
+    word.trim_end_of("=").has_of("/.:=(")
+        || word.starts_of(DIGITS) && word.has_of("-")
+        || is_uuid(word)
 }
 
 /// `machine h login u password p`

@@ -2,6 +2,8 @@
 //! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
 //! `Set-Item Env:TOKEN -Value 'x'`).
 
+use std::ops::RangeInclusive;
+
 use super::{command::words, prelude::*};
 
 /// How far the value may stand from the word that announces it.
@@ -69,6 +71,12 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
         return cookie(run);
     }
+    // Words, what stands before them in their line, and how many names before the value.
+    #[rustfmt::skip]
+    const ROWS: &[(&str, &str, usize)] = &[
+        ("requirepass masterauth bindpw rootpw insecure-password", "", 0), ("obscure", "rclone", 0),
+        ("community", "snmp-server ", 0), ("auth", "stats ", 0), ("auth-pass", "", 1),
+    ];
     let led = |by| run.line_before(64).to_ascii_lowercase().holds(by);
     let behind = |marks: &[&str]| {
         let near = run.ahead(96);
@@ -76,16 +84,18 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         let shown = |shown: &str| is_set(shown) && !is_one_of(shown, "password secret");
         value::secret(run.text, run.end + marks.iter().find_map(end)?, shown)
     };
-    let names = match run.word() {
-        word if is_one_of(word, "requirepass masterauth bindpw rootpw") => 0,
-        word if word.eq_ignore_ascii_case("obscure") && led("rclone") => 0,
-        word if word.eq_ignore_ascii_case("community") && led("snmp-server ") => 0,
-        word if word.eq_ignore_ascii_case("auth-pass") => 1,
+    match run.word() {
+        "PASS" => return spoken(run, 1..=1),
+        "LOGIN" => return spoken(run, 2..=2),
+        "IDENTIFY" => return spoken(run, 1..=2),
         word if word.eq_ignore_ascii_case("setuser") => return behind(&[" >"]),
         word if word.eq_ignore_ascii_case("wifi") => return behind(&[";P:", ":P:"]),
         word if is_one_of(word, "assword assphrase password passphrase") => return sent(run),
-        _ => return None,
-    };
+        _ => {}
+    }
+    let mut rows = ROWS.iter();
+    let row = rows.find(|(words, by, _)| is_one_of(run.word(), words) && led(by));
+    let names = row?.2;
     let line = until(run.ahead(NEAR), "\n");
     let word = words(line).nth(names);
     let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
@@ -93,6 +103,16 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
         is_set(shown) && !is_prose(shown) && !mark
     })
+}
+
+/// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`.
+fn spoken(run: &Run<'_>, count: RangeInclusive<usize>) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), "\r\n\"");
+    let words: Vec<_> = words(line).collect();
+    let (start, last) = *words.last()?;
+    let secret = is_mixed(last) && shape::of(last) == Shape::Secret && !last.has_of("/._");
+    let start = run.end + start;
+    (secret && count.contains(&words.len())).then(|| start..start + last.len())
 }
 
 /// `expect "Password:"`, `send "x\r"`: a script waits for a prompt.
