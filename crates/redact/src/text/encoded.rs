@@ -1,6 +1,6 @@
 //! Text in Base64: it is decoded, and redacted as a whole if there is a secret in it.
 
-use super::prelude::*;
+use super::{filter::LONG, prelude::*};
 use crate::shown;
 
 /// Lines of this length and more may go on in the next one.
@@ -9,7 +9,7 @@ const LINE: usize = 48;
 /// The whole of an encoded text that holds a secret.
 pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, word, scan) = (run.text, run.word(), run.scan);
-    if run.at < scan.decoded.get() || word.len() < 24 || scan.nested >= shown::MAX_NESTED {
+    if run.at < scan.decoded.get() || word.len() < LONG || scan.nested >= shown::MAX_NESTED {
         return None;
     }
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);

@@ -9,8 +9,8 @@ use crate::{filter::suspicious_run, words::Index};
 /// Longer words may be tokens.
 const SHORT: usize = 12;
 
-/// Words of this length may be keys without a prefix.
-const LONG: usize = 32;
+/// Words of this length may be keys without a prefix, or texts in Base64.
+pub(super) const LONG: usize = 24;
 
 /// Further words that rules look for and the filter of names does not know.
 const WORDS: &str = "bearer identified input_value tcp tcp6 unix udp htpasswd code codes phrase seed seedwords seed_words echo \

@@ -199,6 +199,30 @@ fn own_rows_do_not_take_the_flags_of_a_command() {
     );
 }
 
+/// H-7: what was sent comes back in any of the escapes that servers use, and in Base64.
+#[test]
+fn registered_values_are_hidden_with_escapes_and_in_base64() {
+    let rules = Rules::new().with_secrets(["Zq7/hunter+X=9", "Bearer q7hX2vT9kLw4bRnZ"]);
+    for text in [
+        "cb?code=Zq7%2fhunter%2bX%3d9&x=1",
+        "cb?code=Zq7%252Fhunter%252BX%253D9&x=1",
+        r#"{"a":"Zq7\/hunter\u002bX=9"}"#,
+        r#"Err("{\"a\":\"Zq7\/hunter+X=9\"}")"#,
+        "<a>Zq7&#x2F;hunter&#43;X&#61;9</a>",
+        r#"{"n":{"Zq7/hunter+X=9":1}}"#,
+        "no user of q7hX2vT9kLw4bRnZ",
+        "got YWRhOlpxNy9odW50ZXIrWD05 back",
+    ] {
+        let shown = rules.redact_text(text);
+        let parts = ["hunter", "q7hX2vT9", "odW50ZXIr"];
+        assert!(!parts.iter().any(|part| shown.contains(part)), "{shown}");
+    }
+    assert_eq!(
+        redact_text("got cGFzc3dvcmQ6IGh1bnRlcjI5 back"),
+        "got [REDACTED] back"
+    );
+}
+
 /// H-7: a string takes the place of a number.
 #[test]
 fn json_with_a_registered_number_stays_json() {
