@@ -685,6 +685,10 @@ async fn a_call_that_was_asked_for_input_is_made_again_with_it() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-key
+//# Results produced by retrying a request through the multi round-trip requests
+//# mechanism&mdash;that is, requests carrying `inputResponses` or `requestState`&mdash;MUST NOT be
+//# cached, as they depend on inputs that are not part of the cache key.
 /// MCP cache9: an answer to a question gets no answer that was kept for a call without one, nor
 /// that of another answer.
 #[tokio::test(start_paused = true)]

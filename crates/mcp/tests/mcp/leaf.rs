@@ -400,6 +400,9 @@ async fn a_closed_connection_is_an_error_of_the_call() {
     assert_eq!(refused.execution(), tower_toolcall::Execution::NotStarted);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-key
+//# Clients MUST NOT serve a cached response for a request whose method or parameters differ from
+//# the request that produced it.
 //= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#pagination-model
 //# Page size is determined by the server, and clients MUST NOT assume a fixed page size
 //= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination#implementation-guidelines

@@ -61,9 +61,6 @@ fn version(server: &McpServer) -> ProtocolVersion {
     service.peer().peer_info().unwrap().protocol_version.clone()
 }
 
-//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
-//# Client requests carry the following `io.modelcontextprotocol/*` fields in `_meta`; fields marked
-//# as required MUST be included on every request.
 /// M4.
 #[tokio::test]
 async fn the_newest_revision_of_both_sides_is_spoken() {
@@ -234,6 +231,9 @@ async fn the_list_follows_the_server_in_each_revision() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination
+//# Clients that require a consistent snapshot of the full list SHOULD re-fetch from the beginning
+//# (without a cursor).
 /// rmcp's client keeps answers with `ttlMs`, and gives an old one for an error.
 #[tokio::test]
 async fn a_refresh_asks_the_server_however_long_its_list_may_be_kept() {
@@ -324,9 +324,6 @@ fn with_handshake(method: &str, spoken: &str) -> Value {
 //# it is ready to begin normal operations:
 //# The client SHOULD NOT send requests other than pings before the server has responded to the
 //# `initialize` request.
-//= https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#protocol-version-negotiation
-//# The client SHOULD select a mutually supported version from the `supported` list and retry the
-//# request, or surface an error to the user if no compatible version exists.
 /// ver2: `server/discover` names revisions with a handshake alone, in its result or in its error.
 #[tokio::test]
 async fn a_server_that_names_earlier_revisions_is_connected_to_by_a_handshake() {

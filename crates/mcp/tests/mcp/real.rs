@@ -140,16 +140,10 @@ fn stack(
         .service(server)
 }
 
-//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-//# Every request MUST include the required `_meta` fields; see `_meta`.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#sending-messages
 //# The client MUST include an `Accept` header listing both `application/json` and
 //# `text/event-stream` as supported content types.
 //# The client MUST include the request metadata headers on each POST request.
-//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#protocol-version-header
-//# Every POST request to the MCP endpoint MUST include an `MCP-Protocol-Version` header.
-//# The header value MUST match the `io.modelcontextprotocol/protocolVersion` field carried in the
-//# request body's `_meta`.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers
 //# These headers are REQUIRED for compliance.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
@@ -162,6 +156,10 @@ fn stack(
 //# `params.name`, `params.uri`).
 //# Append the `Mcp-Method` header and, if applicable, `Mcp-Name` header to the request.
 //# Append a `Mcp-Param-{Name}: {Value}` header to the request.
+//# If the server rejects a request with a `HeaderMismatch` error because required `Mcp-Param-*`
+//# headers are missing or do not match the body, the client SHOULD call `tools/list` to check for
+//# changes to the tool's `inputSchema`, then retry the original request with the appropriate
+//# headers.
 //= https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 //# Every request MUST include the required `_meta` fields; see `_meta`.
 //= https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination

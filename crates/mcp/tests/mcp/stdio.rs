@@ -125,11 +125,6 @@ fn long(ms: u32, steps: u32) -> ToolCall {
     call(LONG, arguments)
 }
 
-//= https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
-//# The client MUST initiate this phase by sending an `initialize` request containing:
-//# Protocol version supported
-//# Client capabilities
-//# Client implementation information
 //= https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 //# Clients SHOULD support stdio whenever possible.
 #[tokio::test]

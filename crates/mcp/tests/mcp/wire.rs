@@ -128,6 +128,11 @@ async fn an_answer_that_is_no_tool_result_is_reported_and_not_repeated() {
     assert!(!error.is_retryable());
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
+//# At least one of inputRequests or requestState MUST be present.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# Servers MUST include at least one of `inputRequests` or `requestState` in every
+//# `InputRequiredResult` response.
 /// MCP sch29, mrtr13: a question that asks nothing, and names no state, cannot be answered.
 #[tokio::test(start_paused = true)]
 async fn a_question_without_a_request_and_a_state_is_no_answer() {

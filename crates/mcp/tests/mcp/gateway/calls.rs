@@ -241,8 +241,6 @@ async fn a_clients_meta_goes_on_to_the_server() {
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#inputrequiredresult
 //# Clients MUST NOT inspect, parse, modify, or make any assumptions about its contents.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#client-requirements-basic-workflow
-//# If an `InputRequiredResult` contains the `requestState` field, the client MUST echo back the
-//# exact value of that field when retrying the original request.
 //# Clients MUST NOT inspect, parse, modify, or make any assumptions about the `requestState`
 //# contents.
 /// A server that asks for input is answered through the gateway.

@@ -137,6 +137,13 @@ fn roots() -> Value {
     json!({ "method": "roots/list" })
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#server-requirements-basic-workflow
+//# Servers MUST NOT send an `inputRequests` that the client has not declared support for in its
+//# capabilities.
+//# For example, if a client does not declare support for `elicitation`, the server MUST NOT include
+//# any `elicitation/create` requests in the `inputRequests` field.
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#capabilities
+//# Servers MUST NOT send elicitation requests with modes that are not supported by the client.
 /// M3, MCP mrtr14, mrtr15, eli10: a question that a client has not declared is not sent to it.
 #[tokio::test]
 async fn a_server_asks_a_client_only_for_what_it_has_declared() {
@@ -181,6 +188,9 @@ async fn a_server_asks_a_client_only_for_what_it_has_declared() {
     assert_eq!(answer["data"]["requiredCapabilities"], has_roots);
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#capabilities
+//# Clients that support elicitation MUST declare the `elicitation` capability in
+//# `_meta.io.modelcontextprotocol/clientCapabilities` on each request:
 /// M3: a server that looks at them sees those of the client, not those of the gateway.
 #[tokio::test]
 async fn a_server_sees_the_capabilities_of_the_client() {
@@ -220,6 +230,11 @@ async fn a_missing_capability_is_told_to_the_client_that_lacks_it() {
     assert_eq!(answer["code"], -32603, "{answer}");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#error-codes
+//# Implementations MUST NOT emit any code from this sub-range that is not defined by this
+//# specification and MUST use defined codes only with their specified meanings.
+//# Implementations of this protocol version MUST NOT emit these codes:
+//# `-32042` — URL elicitation required (2025-11-25 only).
 /// MCP base17, base18, base20: codes that the protocol keeps for itself.
 #[tokio::test]
 async fn a_servers_codes_of_the_protocol_are_not_the_gateways() {
@@ -240,6 +255,10 @@ async fn a_servers_codes_of_the_protocol_are_not_the_gateways() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#error-handling
+//# Clients MUST return standard JSON-RPC errors for common failure cases:
+//# Server sends an `elicitation/create` request with a mode not declared in client capabilities:
+//# `-32602` (Invalid params)
 /// o-eli36: one connection has many callers, so nothing is asked on it, whatever they declare.
 #[tokio::test]
 async fn a_server_of_2025_11_25_that_asks_gets_an_error() {
@@ -249,6 +268,13 @@ async fn a_server_of_2025_11_25_that_asks_gets_an_error() {
     assert_eq!(answer["content"][0]["text"], "[-32602,-32601]");
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject
+//# Servers SHOULD include this field on every response unless specifically configured not to do so.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#_meta
+//# On HTTP, the response status MUST be `400 Bad Request`.
+//# Servers SHOULD include the following `io.modelcontextprotocol/*` field in every result's
+//# `_meta`, unless specifically configured not to do so, to identify themselves without relying on
+//# any prior connection state:
 /// base52, base53: the status of the error, and the name of the server in each result.
 #[tokio::test]
 async fn over_http_a_missing_capability_is_a_bad_request() {
