@@ -1,13 +1,7 @@
 //! What layers and tool services say of errors: which call they are about, and the redaction rules
 //! of that call.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-
-use serde_json::{Map, Value};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
     ErrorKind, Evidence, Execution, Inner, Message, Source, TimeoutData, TimeoutLimit, ToolError,
@@ -150,16 +144,16 @@ impl ToolError {
 
     /// Does the same in place.
     pub(crate) fn address(&mut self, call: &CallInfo) {
+        let of_another = self.is_of_another(call);
         if self.0.tool.is_some()
             && (self.0.server.is_some() || call.server().is_none())
             && (self.0.call_id.is_some() || call.id().is_none())
             && (self.0.must_not_repeat || !call.is_unsafe())
-            && !self.is_of_another(call)
+            && !of_another
             && self.is_redacted_by(call.rules())
         {
             return;
         }
-        let of_another = self.is_of_another(call);
         self.change(|e| {
             if of_another {
                 e.infer();
@@ -216,9 +210,9 @@ impl ToolError {
         })
     }
 
-    /// About how many bytes it takes while it is kept, without its source.
+    /// About how many bytes it takes while it is kept, without its source and its names.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        // The message, the body and the names have bounds of their own.
+        // The message, the body and the code have bounds of their own.
         let mut bytes = 4_096;
         if let Some(more) = &self.0.more {
             let values = more.job.as_ref().map(JobRef::values);
@@ -253,7 +247,9 @@ impl ToolError {
                     *text = again(text).into();
                 }
             }
-            e.all_details = OnceLock::new();
+            if let Some(Cow::Owned(code)) = &mut e.code {
+                *code = rules.without_secrets(code).into_owned();
+            }
             e.hide_secrets();
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
@@ -266,9 +262,6 @@ impl ToolError {
                     // Set as it is, and redacted where it is written.
                     Some(ForModel::Text(_)) | None => {}
                 }
-                // Details are redacted when they are read, by the last rules alone: apply the
-                // earlier rules now.
-                more.details = redacted(&e.rules, &more.details);
             }
             e.rules = rules.clone();
         });
@@ -285,13 +278,5 @@ impl ToolError {
         };
         another
             && (self.evidence() != Evidence::Inferred || self.execution() == Execution::NotStarted)
-    }
-}
-
-/// The redacted copy of an object, which other rules may redact further.
-fn redacted(rules: &Rules, object: &Map<String, Value>) -> Map<String, Value> {
-    match serde_json::to_value(rules.object(object)) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
     }
 }

@@ -158,9 +158,15 @@ impl Inner {
         self.execution = Execution::NotStarted;
     }
 
-    /// Hides the secrets of the call in texts that are otherwise redacted where they are written.
+    /// Hides the secrets of the call in texts and details that are otherwise redacted where they
+    /// are written or read, and then by the last rules alone.
     pub(super) fn hide_secrets(&mut self) {
+        self.all_details = OnceLock::new();
         let Some(more) = &mut self.more else { return };
+        more.details = match serde_json::to_value(self.rules.object(&more.details)) {
+            Ok(Value::Object(redacted)) => redacted,
+            _ => Map::new(),
+        };
         let for_model = match &mut more.for_model {
             Some(ForModel::Text(text)) => Some(text),
             _ => None,

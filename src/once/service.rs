@@ -181,7 +181,7 @@ impl<Res: Clone + Send + Sync + 'static> Reuse<Res, Key, Kept> for InOnce {
             }
             Err(error) if self.may_run_again(error) => return flight.end_unmade(),
             Err(error) => {
-                let error = error.clone().without_source();
+                let error = error.clone().unnamed().without_source();
                 (error.kept_bytes(), Kept::Unknown(Some(error)))
             }
         };

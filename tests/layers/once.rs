@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready_ok, task};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_toolcall::{
     ErrorKind, Evidence, Execution, ReplaySafety, ToolCall, ToolError,
     call::JobRef,
@@ -166,6 +166,45 @@ async fn of_a_failure_its_text_is_kept_and_not_its_source() {
             ErrorKind::Failed => assert_eq!(again.message(), "refused 1000 rows"),
             _ => assert_eq!(again.code(), TOOL_OUTCOME_UNKNOWN),
         }
+    }
+}
+
+/// Issue 48, D1: later callers of the key see no secret that the first call had to itself.
+#[tokio::test(start_paused = true)]
+async fn details_of_a_kept_error_hide_the_secrets_of_the_first_call() {
+    const TOKEN: &str = "0paque-exchanged-7Q";
+    let layer = OnceLayer::new();
+    let tool = service_fn(|call: ToolCall| async move {
+        let call = call.with_secrets([TOKEN]);
+        let error = ToolError::new(ErrorKind::Failed, "no");
+        let error = error.with_detail("upstream", format!("got {TOKEN} from you"));
+        let error = error.with_code(format!("REFUSED_{TOKEN}"));
+        Err::<&str, _>(error.for_call(&call.info()))
+    });
+    for caller in ["first", "second"] {
+        let error = layer.layer(tool).oneshot(pay()).await.unwrap_err();
+        let details = error.details().unwrap().to_string();
+        assert!(details.contains("from you"), "{caller}: {details}");
+        let written = serde_json::to_string(&error).unwrap();
+        assert!(error.code().starts_with("REFUSED_"));
+        assert!(!details.contains(TOKEN), "{caller}: {details}");
+        assert!(!written.contains(TOKEN), "{caller}: {written}");
+    }
+}
+
+/// Issue 48, D6: an id of any size is not part of the error that is kept.
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_call_is_not_kept_with_its_error() {
+    for kind in [ErrorKind::Failed, ErrorKind::Timeout] {
+        let tool = service_fn(move |_| async move { Err::<(), _>(ToolError::new(kind, "no")) });
+        let stack = OnceLayer::new().layer(tool);
+        let id: Arc<str> = "x".repeat(1 << 20).into();
+        let kept = Arc::downgrade(&id);
+        let call = pay().with_id(id);
+        drop(stack.clone().oneshot(call).await.unwrap_err());
+        assert!(kept.upgrade().is_none(), "{kind}");
+        let again = stack.oneshot(pay().with_id("2")).await.unwrap_err();
+        assert_eq!(again.call_id(), Some("2"));
     }
 }
 
@@ -640,7 +679,7 @@ async fn an_error_without_room_is_kept_as_what_the_call_has_done() {
         (ErrorKind::Failed, TOOL_ALREADY_DONE),
         (ErrorKind::Upstream, TOOL_OUTCOME_UNKNOWN),
     ] {
-        let error = ToolError::new(kind, "no").with_detail("log", "a".repeat(9_000_000));
+        let error = ToolError::new(kind, "no").with_model_message("a".repeat(9_000_000));
         let tool = Tool::always(Step::error(error));
         let call = pay().with_once_key(code);
         let first = make(&layer, &tool, call.clone()).await.unwrap_err();
