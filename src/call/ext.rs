@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Claim, Identity, Observation, Place, ReplaySafety, ToolCall, Trust, arguments::Arguments,
-    identity::Names,
+    identity::Names, info::Ident,
 };
 use crate::{
     error::{ErrorKind, ToolError},
@@ -111,8 +111,9 @@ pub trait CallExt: Sealed {
     /// too.
     ///
     /// The table's [replay safety](ToolCall::replay_safety) and [timeout](ToolCall::timeout) are
-    /// written where the caller set nothing. Settings of layers for this tool take precedence over
-    /// both.
+    /// written where the caller set nothing. They replace those of an outer table, except that a
+    /// call which one table lists as unsafe stays unsafe. Settings of layers for this tool take
+    /// precedence over both.
     ///
     /// Allocates nothing if the call has these names already and the identity has no timeout.
     /// Otherwise it allocates once if an outer observer holds the names, and once more if a clone
@@ -261,12 +262,23 @@ impl CallExt for ToolCall {
     fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
         self.place = Place::Resolved;
-        if self.replay == ReplaySafety::Unknown && identity.replay != ReplaySafety::Unknown {
+        let is_set = match self.replay {
+            ReplaySafety::Unknown => false,
+            ReplaySafety::Safe => !self.is_replay_listed,
+            ReplaySafety::Unsafe => true,
+        };
+        if !is_set && identity.replay != ReplaySafety::Unknown {
             (self.replay, self.is_replay_listed) = (identity.replay, true);
         }
-        if let (None, Some(timeout)) = (self.data.ident.timeout, identity.timeout) {
+        let Ident {
+            timeout,
+            is_timeout_listed,
+            ..
+        } = *self.data.ident;
+        let is_set = timeout.is_some() && !is_timeout_listed;
+        if !is_set && identity.timeout.is_some() && identity.timeout != timeout {
             let ident = self.data_mut().ident_mut();
-            (ident.timeout, ident.is_timeout_listed) = (Some(timeout), true);
+            (ident.timeout, ident.is_timeout_listed) = (identity.timeout, true);
         }
         self
     }
@@ -308,7 +320,6 @@ impl CallExt for ToolCall {
         data.progress = None;
         let ident = data.ident_mut();
         ident.names = Names::new(tool.into());
-        ident.record = Arc::default();
         call
     }
 

@@ -205,13 +205,11 @@ impl ToolCall {
         self.limit_ms = 0;
         (self.replay, self.is_replay_listed) = (ReplaySafety::Safe, false);
         self.claims = AtomicU8::default();
-        if self.timeout().is_some() {
-            let ident = self.data_mut().ident_mut();
-            (ident.timeout, ident.is_timeout_listed) = (None, false);
-        }
-        if self.data.job.is_some() {
-            self.data_mut().job = None;
-        }
+        let data = self.data_mut();
+        data.job = None;
+        let ident = data.ident_mut();
+        (ident.timeout, ident.is_timeout_listed) = (None, false);
+        ident.record = Arc::default();
         self
     }
 

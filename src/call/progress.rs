@@ -117,9 +117,12 @@ impl Progress {
 
     /// When that time is currently over for a call that has waited since `since`.
     pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
-        let last = self.0.since + Duration::from_nanos(self.0.last.load(Relaxed));
+        // First, because a pause reports before it ends.
         let is_paused = lock(&self.0.pauses).since.is_some();
-        let last = if is_paused { Instant::now() } else { last };
+        let last = match is_paused {
+            true => Instant::now(),
+            false => self.0.since + Duration::from_nanos(self.0.last.load(Relaxed)),
+        };
         last.max(since).checked_add(self.0.allowed)
     }
 }
@@ -131,6 +134,7 @@ pub struct Pause(Progress);
 impl Drop for Pause {
     fn drop(&mut self) {
         let now = Instant::now();
+        self.0.report_at(now);
         for inner in self.0.all() {
             let mut pauses = lock(&inner.pauses);
             pauses.held -= 1;
@@ -140,7 +144,6 @@ impl Drop for Pause {
                 pauses.ended += now.saturating_duration_since(since);
             }
         }
-        self.0.report_at(now);
     }
 }
 

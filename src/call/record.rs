@@ -306,8 +306,10 @@ impl Record {
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<T> {
         let rare = self.get_rare()?;
         let (of, values) = rare.extensions.as_ref()?;
-        let mut values = values.iter().filter(|_| *of == self.attempt());
-        let value = values.find(|value| value.is::<T>()).cloned();
+        if *of != self.attempt() {
+            return None;
+        }
+        let value = values.iter().find(|value| value.is::<T>()).cloned();
         drop(rare);
         value?.downcast_ref().cloned()
     }

@@ -371,6 +371,34 @@ async fn progress_is_told_to_every_layer_that_asked() {
     assert_eq!(inner.limit(start), Some(start + s(8)));
 }
 
+/// Issue 48, D2: an idle timeout that is asked while a pause ends still sees it, or its end.
+#[test]
+fn the_end_of_a_pause_is_no_idle_time() {
+    const ALLOWED: Duration = Duration::from_secs(60);
+    for _ in 0..2_000 {
+        let progress = call().ask_for_progress(ALLOWED);
+        let begun = Instant::now();
+        while Instant::now() == begun {}
+        let paused = Instant::now();
+        let pause = progress.pause();
+        std::thread::scope(|scope| {
+            let answers = scope.spawn(move || drop(pause));
+            while !answers.is_finished() {
+                assert!(progress.limit(begun) >= Some(paused + ALLOWED));
+            }
+        });
+        assert!(progress.limit(begun) >= Some(paused + ALLOWED));
+    }
+}
+
+/// Issue 48, D12: a timeout of less than a millisecond is not one of zero for the next process.
+#[test]
+fn a_timeout_is_written_rounded_up() {
+    let call = call().with_timeout(Duration::from_micros(500));
+    let written = serde_json::to_value(&call).unwrap();
+    assert_eq!(written["timeout_ms"], 1);
+}
+
 /// V3.
 #[tokio::test(start_paused = true)]
 async fn whoever_set_the_tighter_deadline_is_remembered() {

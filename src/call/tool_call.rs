@@ -276,7 +276,11 @@ impl ToolCall {
         self.data.arguments.value()
     }
 
-    /// Takes the arguments out: without a copy if no other clone of the call has them.
+    /// Takes the arguments out, without a copy, if no other clone of the call exists. Otherwise
+    /// returns a copy.
+    ///
+    /// Arguments that are nested deeper than [`MAX_DEPTH`] levels are left out, because to copy or
+    /// drop them could overflow the stack: [check](Self::check) a call before.
     pub fn take_arguments(&mut self) -> Map<String, Value> {
         match Arc::get_mut(&mut self.data) {
             Some(data) => std::mem::take(&mut data.arguments).into_map(),

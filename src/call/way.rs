@@ -103,10 +103,10 @@ impl CallInfo {
         if self.is_free() {
             return Held(Some(self));
         }
-        // The recording of a clone has begun meanwhile. If that is held too, its mark stays.
+        // The recording of a clone has begun meanwhile.
         let before = hold.unwrap_or_else(|way| way);
-        self.way().0.fetch_and(before | !HELD, Relaxed);
-        self.way().0.fetch_sub(ONE_HOLDER, Relaxed);
+        let undo = |way| Some(undone(way, before));
+        let _ = self.way().0.fetch_update(Relaxed, Relaxed, undo);
         Held(None)
     }
 
@@ -158,6 +158,14 @@ impl Observation {
     }
 }
 
+/// Takes back a hold that `before` was the state of. The mark of another holder stays.
+fn undone(way: u32, before: u32) -> u32 {
+    match way - ONE_HOLDER {
+        alone @ ..ONE_HOLDER => alone & (before | !HELD),
+        others => others,
+    }
+}
+
 /// A call that a layer holds back.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Option<CallInfo>);
@@ -176,5 +184,19 @@ impl Drop for Held {
         if let Some(call) = &self.0 {
             call.way().0.fetch_sub(ONE_HOLDER, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 48, D7: the recording of a clone begins, and is held, while a hold is taken back.
+    #[test]
+    fn a_hold_that_is_taken_back_leaves_the_mark_of_another_one() {
+        let hold = |way: u32| (way | HELD) + ONE_HOLDER;
+        assert_eq!(undone(hold(0), 0), 0);
+        assert_eq!(undone(hold(hold(0)), 0), hold(0));
+        assert_eq!(undone(hold(HELD), HELD), HELD);
     }
 }

@@ -8,6 +8,7 @@ use serde::{
 use serde_json::Value;
 
 use super::{ReplaySafety, ToolCall};
+use crate::event::transition::millis;
 
 /// Writes the real arguments: for a wire or a queue, not for a log.
 impl Serialize for ToolCall {
@@ -30,8 +31,7 @@ impl Serialize for ToolCall {
             }
         }
         if let Some(timeout) = self.timeout() {
-            let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-            map.serialize_entry("timeout_ms", &ms)?;
+            map.serialize_entry("timeout_ms", &millis::of(timeout))?;
         }
         if self.replay_safety() != ReplaySafety::Unknown {
             let is_safe = self.replay_safety() == ReplaySafety::Safe;

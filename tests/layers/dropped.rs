@@ -446,9 +446,9 @@ async fn a_call_that_is_dropped_before_it_has_what_it_waits_for_was_not_sent() {
     }
 }
 
-/// A job that is never done.
+/// A job that is never done, and is asked for after so many seconds.
 #[derive(Clone)]
-struct Endless;
+struct Endless(u64);
 
 impl Job<&'static str> for Endless {
     fn started(
@@ -457,7 +457,7 @@ impl Job<&'static str> for Endless {
         _: &'static str,
     ) -> Result<Started<&'static str>, ToolError> {
         let job = JobRef::new(call, serde_json::Map::new())?;
-        Ok(Started::Running(job, Some(secs(300))))
+        Ok(Started::Running(job, Some(secs(self.0))))
     }
 
     fn ask(&self, call: &ToolCall, _: &JobRef) -> ToolCall {
@@ -466,7 +466,7 @@ impl Job<&'static str> for Endless {
 
     fn read(&self, _: &ToolCall, _: &'static str) -> Result<Polled<&'static str>, ToolError> {
         Ok(Polled::Running {
-            after: Some(secs(300)),
+            after: Some(secs(self.0)),
             note: None,
         })
     }
@@ -476,10 +476,26 @@ impl Job<&'static str> for Endless {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_between_polls_was_sent_once() {
     let tool = Tool::always(Step::ok("running"));
-    let polled = PollLayer::new(Endless).layer(tool.clone());
+    let polled = PollLayer::new(Endless(300)).layer(tool.clone());
     let (attempts, again) = drop_while_it_waits(Stack::new(polled)).await;
     assert_eq!((tool.count(), attempts), (1, 1));
     assert_eq!(again.unwrap_err().code(), "TOOL_OUTCOME_UNKNOWN");
+}
+
+/// Issue 48, D3: the timeout of a poll is not that of the call that waits for the job.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_times_out_during_a_poll_counts_as_a_failure() {
+    let tool = Tool::new([Step::ok("running"), Step::hang()]);
+    let breaker = CircuitBreakerLayer::builder().with_trip(1).build().unwrap();
+    let stack = tower::ServiceBuilder::new()
+        .layer(TimeoutLayer::new(secs(2)))
+        .layer(breaker.clone())
+        .layer(PollLayer::new(Endless(1)))
+        .layer(TimeoutLayer::new(secs(30)))
+        .service(tool.clone());
+    let error = stack.oneshot(pay()).await.unwrap_err();
+    assert_eq!((error.kind(), tool.count()), (ErrorKind::Timeout, 2));
+    assert_eq!(breaker.handle().snapshot()[0].state, BreakerState::Open);
 }
 
 /// S3: a function may send a call elsewhere, and not by its `next`.

@@ -510,6 +510,38 @@ async fn replay_safety_of_a_table_gives_way_to_rules_and_callers() {
     }
 }
 
+/// Issue 48, D4: the table nearest to the tool knows it best, unless an outer one forbids repeats.
+#[tokio::test(start_paused = true)]
+async fn a_table_behind_another_one_replaces_what_that_has_listed() {
+    use ReplaySafety::{Safe, Unknown, Unsafe};
+    struct One(ReplaySafety, u64);
+    impl Resolve for One {
+        fn resolve(&self, _: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            let identity = Identity::new("charge").with_server("pay");
+            let identity = identity.with_timeout(Duration::from_secs(self.1));
+            Ok(Some(identity.with_replay_safety(self.0)))
+        }
+    }
+    for (outer, inner, attempts) in [
+        (Safe, Unsafe, 1),
+        (Safe, Unknown, 3),
+        (Unknown, Safe, 3),
+        (Unsafe, Safe, 1),
+    ] {
+        let tool = Script::<String>::always(Step::hang());
+        let behind = ServiceBuilder::new()
+            .tool_identity(One(inner, 2))
+            .tool_retry(RetryPolicy::new().without_budget())
+            .layer(TimeoutLayer::default())
+            .service(tool.clone());
+        let router = RouterBuilder::<String>::new().server("pay", behind, ["charge"]);
+        let stack = IdentityLayer::new(One(outer, 7)).layer(router.build().unwrap());
+        let error = stack.oneshot(ToolCall::new("any")).await.unwrap_err();
+        assert_eq!(error.timeout(), Some(Duration::from_secs(2)));
+        assert_eq!(tool.count(), attempts, "{outer:?} {inner:?}");
+    }
+}
+
 /// Keys of other kinds see the identity as well.
 #[tokio::test(start_paused = true)]
 async fn a_key_of_the_server_is_that_of_the_identity() {
