@@ -234,13 +234,14 @@ impl<C> CircuitBreakerBuilder<C> {
     }
 
     fn build_checked(mut self) -> CircuitBreakerLayer<C> {
+        const LAYER: &str = "circuit_breaker";
         self.settings.counts_tools = self.is_of_tools();
         let (key, origin) = (self.keys.key().clone().per_principal(), Instant::now());
         let overflow = Principal::new(&self.settings.rules, origin);
         let shared = Arc::new(Shared {
             settings: self.settings,
             listener: self.listener.clone(),
-            principals: Registry::new(key, self.keys.max(), overflow, Listener::NONE),
+            principals: Registry::new(LAYER, key, self.keys.max(), overflow, Listener::NONE),
             epochs: AtomicU64::new(1),
             disabled: AtomicBool::new(false),
             forcing: Mutex::new(()),
@@ -249,9 +250,7 @@ impl<C> CircuitBreakerBuilder<C> {
         });
         let overflow = Circuit::new(&shared, true);
         let make = |_: &_| Circuit::new(&shared, false);
-        let circuits = self
-            .keys
-            .registry("circuit_breaker", self.listener, overflow, make);
+        let circuits = self.keys.registry(LAYER, self.listener, overflow, make);
         CircuitBreakerLayer {
             breakers: CircuitBreakerHandle { circuits, shared },
             classifier: self.classifier,

@@ -412,7 +412,7 @@ pub enum InertReason {
 
 crate::text::names! {
     /// The reason's name in events and metrics.
-    InertReason {
+    pub(crate) InertReason {
         NoPrincipal = "no_principal",
         NoSchema = "no_schema",
         NotMarkedSafe = "not_marked_safe",

@@ -16,6 +16,8 @@ pub(crate) struct Inert {
     reported: AtomicU8,
 }
 
+const _: () = assert!(InertReason::ALL.len() <= u8::BITS as usize);
+
 impl Inert {
     pub(crate) const fn new(layer: &'static str) -> Self {
         Self {

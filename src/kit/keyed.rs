@@ -116,7 +116,7 @@ impl Keys {
         make: impl Fn(&ToolCall) -> V,
     ) -> Registry<V> {
         let key = self.key().clone();
-        let registry = Registry::new(key, self.max(), overflow, listener).of_layer(layer);
+        let registry = Registry::new(layer, key, self.max(), overflow, listener);
         for call in self.declared() {
             registry.declare(&call.info(), || make(&call));
         }

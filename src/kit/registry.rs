@@ -312,7 +312,14 @@ impl<V> Clone for Registry<V> {
 
 impl<V: Evict> Registry<V> {
     /// Makes a map of at most `max` keys, at least 1. `overflow` is shared by the keys beyond.
-    pub(crate) fn new(key: Key, max: usize, overflow: V, listener: Listener) -> Self {
+    /// Calls without a key are reported for `layer`.
+    pub(crate) fn new(
+        layer: &'static str,
+        key: Key,
+        max: usize,
+        overflow: V,
+        listener: Listener,
+    ) -> Self {
         let no_key = key.of_none();
         let proofs = Arc::new(Proofs {
             key,
@@ -340,16 +347,8 @@ impl<V: Evict> Registry<V> {
             no_key,
             max: max.max(1),
             listener,
-            inert: Inert::new("metrics"),
+            inert: Inert::new(layer),
         }))
-    }
-
-    /// Sets the layer that counts calls without a key.
-    pub(crate) fn of_layer(mut self, layer: &'static str) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.0) {
-            shared.inert = Inert::new(layer);
-        }
-        self
     }
 
     /// Returns the count of the calls that have no key.
@@ -612,9 +611,7 @@ impl<V: Evict> Registry<V> {
         }
         goes
     }
-}
 
-impl<V: Evict> Registry<V> {
     /// Returns the entry of a key by its hash and its texts, as another process reports it, made
     /// by `make` if it is new. That does not make the key known. It is not evicted while the entry
     /// is held.

@@ -329,7 +329,7 @@ impl MetricsBuilder {
         let key = Key::default();
         Metrics(Arc::new_cyclic(|inner: &Weak<Inner>| Inner {
             listener: inner.clone() as _,
-            rows: Registry::new(key, self.max_tools, other, Listener::default()),
+            rows: Registry::new("metrics", key, self.max_tools, other, Listener::default()),
             common: Mutex::default(),
             max: self.max_tools,
             period: Mutex::new(Period::new(Collected::default())),

@@ -44,7 +44,13 @@ impl Evict for State {
 }
 
 fn registry(max: usize) -> Registry<State> {
-    Registry::new(Key::Tool, max, State::default(), Listener::default())
+    Registry::new(
+        "layer",
+        Key::Tool,
+        max,
+        State::default(),
+        Listener::default(),
+    )
 }
 
 fn look(registry: &Registry<State>, name: &str) -> Arc<Entry<State>> {
@@ -116,7 +122,7 @@ fn key_functions_and_listeners_may_look_at_the_keys() {
         assert_eq!(Some(keys + kept), of_listener.get().map(Registry::len));
         count.fetch_add(*keys, Relaxed);
     });
-    let registry = Registry::new(key, 100, State::default(), listener);
+    let registry = Registry::new("layer", key, 100, State::default(), listener);
     assert!(own.set(registry.clone()).is_ok());
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -296,7 +302,7 @@ fn keys_that_come_and_go_on_many_threads_are_what_they_seem() {
                 registry: Arc::clone(&own),
             }
         };
-        let registry = Registry::new(Key::Tool, max, make(), Listener::default());
+        let registry = Registry::new("layer", Key::Tool, max, make(), Listener::default());
         own.set(Arc::downgrade(&registry.0)).unwrap();
         let ended = Mutex::new(Vec::new());
         thread::scope(|scope| {
