@@ -18,15 +18,16 @@ pub(super) struct Breaker {
 pub(super) type Breakers = BTreeMap<Labels, Breaker>;
 
 /// Records the state of a breaker that calls have met, or its change `from` another one. There are
-/// at most `max` rows and that of all other breakers. Returns the labels of the row, and its state
-/// if that is known.
+/// at most `max` rows and that of all other breakers. Returns the labels of the row, its state if
+/// that is known, and whether it has opened.
 pub(super) fn seen(
     breakers: &mut Breakers,
     max: usize,
     labels: Labels,
     from: Option<BreakerState>,
     (state, generation): (BreakerState, u32),
-) -> (Labels, Option<BreakerState>) {
+) -> (Labels, Option<BreakerState>, bool) {
+    let opened = from.is_some() && state == BreakerState::Open;
     let fits = breakers.len() < max || breakers.contains_key(&labels);
     let labels = if fits { labels } else { Labels::other() };
     let breaker = breakers.entry(labels.clone()).or_insert(Breaker {
@@ -34,7 +35,7 @@ pub(super) fn seen(
         openings: 0,
         generation: generation.wrapping_sub(from.is_some().into()),
     });
-    breaker.openings += u64::from(from.is_some() && state == BreakerState::Open);
+    breaker.openings += u64::from(opened);
     // Two threads may report in the wrong order. A breaker that was forgotten while it was closed
     // begins to count its states anew.
     let newer = generation.wrapping_sub(breaker.generation) as i32 > 0;
@@ -44,7 +45,7 @@ pub(super) fn seen(
     {
         (breaker.state, breaker.generation) = (Some(state), generation);
     }
-    (labels, breaker.state)
+    (labels, breaker.state, opened)
 }
 
 #[cfg(test)]

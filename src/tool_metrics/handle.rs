@@ -11,7 +11,7 @@ use super::{
     latency::Range,
     names::Series,
     prometheus::Prometheus,
-    row::{Row, Seat, Shared},
+    row::{Place, Row, Seat, Shared},
     service::MetricsLayer,
     sink::{CallEnd, Sink},
     snapshot::Snapshot,
@@ -147,14 +147,15 @@ impl Inner {
     }
 
     /// Counts a call that was not started, and that no layer has seen.
-    fn not_started(&self, call: &CallInfo, kind: ErrorKind) {
+    fn not_started(&self, call: &CallInfo, kind: ErrorKind, error: Option<&ToolError>) {
         let end = CallEnd::success(Duration::ZERO, 0, false);
-        let end = end.with_failure(kind, kind.code(), true);
-        let count = |row: &Row| row.ended(row.began(), &end);
+        let code = error.map_or(kind.code(), ToolError::code);
+        let end = end.with_failure(kind, code, true);
+        let count = |at: &Place| Row::ended(at, call, at.value().began(), &end);
         match kind {
-            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(self.seat(call).value()),
+            ErrorKind::DeadlineExceeded | ErrorKind::Cancelled => count(&self.seat(call)),
             // No table knows the name, or a table refused the call: it gets no row.
-            _ => count(self.rows.overflow().value()),
+            _ => count(self.rows.overflow()),
         }
     }
 
@@ -166,8 +167,7 @@ impl Inner {
     /// Records a breaker, and reports it to the sinks, again if its state has changed meanwhile: so
     /// the last state that they receive is the current one.
     fn breaker(&self, labels: Labels, from: Option<BreakerState>, to: (BreakerState, u32)) {
-        let mut opened = from.is_some() && to.0 == BreakerState::Open;
-        let (labels, mut state) =
+        let (labels, mut state, mut opened) =
             breakers::seen(&mut lock(&self.common).breakers, self.max, labels, from, to);
         while !self.shared.sinks.is_empty() {
             self.tell(|sink| sink.breaker(&labels, state, opened));
@@ -229,7 +229,7 @@ impl Listen for Inner {
                 count(lock(&self.common).tokens.get_or_insert_with(make));
                 self.tell(|sink| sink.token(outcome, exchange, failure));
             }
-            Event::NotStarted { call, kind, .. } => self.not_started(call, kind),
+            Event::NotStarted { call, kind, error } => self.not_started(call, kind, error),
             Event::Inert { layer, reason, .. } => {
                 *lock(&self.common).inert.entry((layer, reason)).or_default() += 1;
                 self.tell(|sink| sink.inert(layer, reason));

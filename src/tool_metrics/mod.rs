@@ -159,6 +159,9 @@
 //! tools beyond the bound (1,000 by default) and, for each tool, error codes beyond the sixteenth.
 //! At the bound, a new tool takes the place of a row that is not known and has no call in flight.
 //! Its first calls count for `_other` until such a row is found.
+//!
+//! A server that cannot be reached fails invented names as it fails tools. So names of which no
+//! call has succeeded, and that no table or schema knows, have half of the rows at most.
 //! A tool keeps its row, so counters only ever grow. Labels are redacted and have at most 67
 //! characters; names that look the same then share a row.
 //!

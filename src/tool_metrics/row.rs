@@ -10,8 +10,11 @@ use super::{
     names::Series,
     sink::{CallEnd, Sink, ToolSink},
 };
-use crate::kit::registry::{Entry, Evict, Eviction};
-use crate::lock::lock;
+use crate::{
+    call::CallInfo,
+    kit::registry::{Entry, Evict, Eviction},
+    lock::lock,
+};
 
 /// The settings and sinks of all rows of a [`Metrics`](super::Metrics).
 pub(super) struct Shared {
@@ -27,10 +30,15 @@ pub(super) struct Shared {
 /// [shows](CallEnd::shows_a_tool) that there is such a tool. Until then it counts nothing but calls
 /// in flight, the rest counts for [`OTHER`](super::OTHER), and it is forgotten when its place is
 /// needed.
+///
+/// A server that cannot be reached fails invented names as well. So rows that no call has
+/// [proved](CallEnd::proves_a_tool) have half of the places at most.
 pub(super) struct Row {
     labels: Labels,
     counts: Mutex<Counts>,
     known: AtomicBool,
+    /// Its key is known to the registry too. Never set for the other row.
+    proved: AtomicBool,
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
     shared: Arc<Shared>,
     /// `None` for the other row itself.
@@ -44,6 +52,7 @@ impl Row {
             labels,
             counts: Mutex::new(Counts::new(shared.range)),
             known: AtomicBool::new(other.is_none()),
+            proved: AtomicBool::new(false),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
             other: other.cloned(),
@@ -125,18 +134,29 @@ impl Row {
 
     /// A call has ended, usually with a success and without sinks.
     #[inline]
-    pub(super) fn ended(&self, began_as_known: bool, end: &CallEnd<'_>) {
-        if end.failure.is_none() && self.is_known() && !self.has_sinks() {
-            return lock(&self.counts).ended(end);
+    pub(super) fn ended(at: &Place, call: &CallInfo, began_as_known: bool, end: &CallEnd<'_>) {
+        let row = at.value();
+        if end.failure.is_none() && row.proved.load(Relaxed) && !row.has_sinks() {
+            return lock(&row.counts).ended(end);
         }
-        self.ended_otherwise(began_as_known, end);
+        row.ended_otherwise(at, call, began_as_known, end);
     }
 
     #[inline(never)]
-    fn ended_otherwise(&self, began_as_known: bool, end: &CallEnd<'_>) {
+    fn ended_otherwise(
+        &self,
+        at: &Place,
+        call: &CallInfo,
+        began_as_known: bool,
+        end: &CallEnd<'_>,
+    ) {
         self.or_other(began_as_known).tell(|sink| sink.left());
         if end.shows_a_tool() {
             self.recognised();
+        }
+        if end.proves_a_tool() {
+            at.prove(call);
+            self.proved.store(at.is_known(), Relaxed);
         }
         self.or_other(self.is_known()).count(end);
     }
@@ -158,6 +178,8 @@ impl Row {
 }
 
 impl Evict for Arc<Row> {
+    const IS_KNOWN: bool = false;
+
     fn eviction(&self) -> Eviction {
         match self.is_known() {
             true => Eviction::Forbidden,
@@ -166,6 +188,9 @@ impl Evict for Arc<Row> {
     }
 }
 
+/// A row and its key.
+pub(super) type Place = Entry<Arc<Row>>;
+
 /// A call in flight: this reference is all that counts it, and it keeps the row of its tool. A call
 /// is counted before its seat is dropped.
-pub(super) type Seat = Arc<Entry<Arc<Row>>>;
+pub(super) type Seat = Arc<Place>;

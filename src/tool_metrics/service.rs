@@ -3,7 +3,11 @@ use std::any::type_name;
 use tokio::time::Instant;
 use tower_layer::Layer;
 
-use super::{handle::Metrics, row::Seat, sink::CallEnd};
+use super::{
+    handle::Metrics,
+    row::{Row, Seat},
+    sink::CallEnd,
+};
 use crate::{
     call::{CallExt, CallInfo, Observation, ToolCall},
     error::{ErrorKind, ToolError},
@@ -92,7 +96,7 @@ impl<C> Observer<C> {
     }
 
     fn count(&self, end: &CallEnd<'_>) {
-        self.seat.value().ended(self.began_as_known, end);
+        Row::ended(&self.seat, self.below.call(), self.began_as_known, end);
     }
 
     #[cold]

@@ -114,6 +114,11 @@ impl CallEnd<'_> {
         self.known || self.sent && self.failure != Some(ErrorKind::NotFound)
     }
 
+    /// Returns whether it proves that: the tool has answered, or a table or a schema has it.
+    pub(super) fn proves_a_tool(&self) -> bool {
+        self.known || self.failure.is_none()
+    }
+
     /// Calls `count` with each counter and its increment. Unrolled, so that the compiler folds
     /// constants.
     #[inline]

@@ -603,6 +603,29 @@ async fn a_refused_name_is_one_count_for_metrics_on_both_sides() {
     assert_eq!(refused, 1);
 }
 
+/// Issue 48, D12: metrics count a refusal by the code that its event shows.
+#[tokio::test]
+async fn a_refused_name_counts_by_the_code_of_its_error() {
+    struct Closed;
+    impl Resolve for Closed {
+        fn resolve(&self, call: &ToolCall) -> Result<Option<Identity>, ToolError> {
+            match call.tool() {
+                "open" => Ok(None),
+                _ => Err(ToolError::new(ErrorKind::Denied, "closed").with_code("SHOP_CLOSED")),
+            }
+        }
+    }
+    let metrics = Metrics::new();
+    let stack = ServiceBuilder::new()
+        .tool_identity(Closed)
+        .tool_metrics(&metrics)
+        .service(Script::always(names()));
+    stack.clone().oneshot(ToolCall::new("open")).await.unwrap();
+    stack.oneshot(ToolCall::new("buy")).await.unwrap_err();
+    let total = metrics.snapshot().total;
+    assert_eq!(total.codes.keys().collect::<Vec<_>>(), ["SHOP_CLOSED"]);
+}
+
 /// W12: a listener of the layer's own hears of the first one already.
 #[tokio::test]
 async fn a_listener_hears_of_a_refused_name() {

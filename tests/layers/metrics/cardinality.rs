@@ -148,6 +148,28 @@ async fn names_that_are_refused_before_they_are_sent_take_no_rows() {
     );
 }
 
+/// Issue 48, D5: a server that cannot be reached knows no names, so invented ones fail like tools.
+#[tokio::test(start_paused = true)]
+async fn names_that_only_failed_leave_rows_to_tools_that_work() {
+    let metrics = Metrics::builder().with_max_tools(10).build().unwrap();
+    let down = tower::ServiceBuilder::new()
+        .layer(metrics.layer())
+        .service_fn(|_: ToolCall| async {
+            Err::<(), _>(ToolError::new(ErrorKind::ConnectionFailed, "refused"))
+        });
+    for n in 0..1_000 {
+        let invented = super::call(&format!("lost_{n}"));
+        down.clone().oneshot(invented).await.unwrap_err();
+    }
+    for _ in 0..2 {
+        run(&metrics, "real").await;
+    }
+    // The success that shows that there is such a tool counts with the others.
+    assert_eq!(stats(&metrics, "real").successes, 1);
+    assert_eq!(stats(&metrics, "lost_0").errors, 1);
+    assert_eq!(metrics.snapshot().total.calls, 1_002);
+}
+
 /// No server and an empty one are the same label: two lines of one series are no exposition.
 #[tokio::test]
 async fn an_empty_server_is_none() {
