@@ -199,13 +199,14 @@ struct Turn {
 
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
 async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Instant) {
-    let circuit = breaker.circuit();
-    while let Some((verdict, rest)) = circuit.next_verdict(&call, may_probe) {
-        let now = Instant::now();
-        if now >= latest {
-            return;
-        }
+    let (circuit, since) = (breaker.circuit(), Instant::now());
+    let mut now = since;
+    while now < latest
+        && let Some((verdict, rest)) = circuit.next_verdict(&call, may_probe)
+    {
         let until = now.checked_add(rest).map_or(latest, |at| at.min(latest));
         _ = timeout_at(until, verdict).await;
+        now = Instant::now();
     }
+    call.record(|record| record.add_wait(now - since));
 }

@@ -15,6 +15,7 @@ use tower_toolcall::{
     circuit_breaker::{
         BreakerState, CircuitBreakerBuilder, CircuitBreakerLayer, Probe, Rates, Trip,
     },
+    flow::CallExt,
     outcome::ByError,
 };
 use tower_toolcall_test::{Script, Step};
@@ -94,6 +95,20 @@ async fn calls_may_wait_for_the_verdict_of_a_probe() {
     assert_eq!(batch(short, ok(), 60).await, all(ErrorKind::CircuitOpen, 2));
     let none = CircuitBreakerLayer::builder();
     assert_eq!(batch(none, ok(), 60).await, all(ErrorKind::CircuitOpen, 0));
+}
+
+/// Issue 48: the wait for a probe is a wait of the call, as that for a backoff is.
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_probe_is_recorded() {
+    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
+    rig.half_opens().await;
+    let probe = rig.starts(ok().after(secs(3)), call());
+    rig.tool.set_then(ok());
+    let mut waits = call();
+    let seen = waits.observe();
+    let (_, answer) = tokio::join!(probe, rig.send(waits));
+    answer.unwrap();
+    assert_eq!(seen.waited(), secs(3));
 }
 
 /// D11: a probe that is dropped has no verdict; a waiting call is the next one.
