@@ -8,3 +8,10 @@ pub const APPROVAL_FAILED: &str = "APPROVAL_FAILED";
 pub const APPROVAL_MISSING: &str = "APPROVAL_MISSING";
 /// The code of a call that costs more than its quota ever grants.
 pub const QUOTA_IMPOSSIBLE: &str = "QUOTA_IMPOSSIBLE";
+
+/// The detail with the code by which an identity provider has refused a token (RFC 6749, section
+/// 5.2).
+pub const OAUTH_ERROR: &str = "oauth_error";
+
+/// The detail that names the limit which ended the wait for a job, and its value if that was time.
+pub(crate) const POLL_LIMIT: (&str, &str) = ("limit", "time");

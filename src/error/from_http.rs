@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::{ErrorKind, Execution, ToolError};
+use super::{ErrorKind, Execution, ToolError, recognise::MAX_BYTES};
 use crate::{
     hint::{self, HintSource},
     redact::Rules,
@@ -95,7 +95,9 @@ impl ToolError {
         body: &str,
         now: SystemTime,
     ) -> Self {
-        let error = Self::from_status(status, Self::reason_in(status, body, rules));
+        let json = parsed(body);
+        let json = json.as_ref();
+        let error = Self::from_status(status, Self::reason_in(status, body, json, rules));
         let error = match body {
             "" => error,
             body => error.with_body(body),
@@ -109,15 +111,15 @@ impl ToolError {
         match status {
             StatusCode::FORBIDDEN if is_asked || hint::is_used_up(headers, now) => {
                 let error = error.limited_if_forbidden().hinted(delay);
-                error.delayed_by_body(body)
+                error.delayed_by_body(body, json)
             }
-            StatusCode::FORBIDDEN => error.limited_by_body(body),
-            StatusCode::TOO_MANY_REQUESTS => error.hinted(delay).delayed_by_body(body),
+            StatusCode::FORBIDDEN => error.limited_by_body(body, json),
+            StatusCode::TOO_MANY_REQUESTS => error.hinted(delay).delayed_by_body(body, json),
             // A quota that comes back, and words of a body, do not say that the request was turned
             // away.
             StatusCode::SERVICE_UNAVAILABLE if !is_asked => error
                 .hinted(delay)
-                .delayed_by_body(body)
+                .delayed_by_body(body, json)
                 .with_execution(Execution::Unknown),
             _ => error.hinted(delay),
         }
@@ -125,8 +127,8 @@ impl ToolError {
 
     /// Returns the message of an answer. That of a server of ours that refused arguments is written
     /// for a model by [`to_http`](Self::to_http).
-    pub(crate) fn reason_in(status: StatusCode, body: &str, rules: &Rules) -> String {
-        let json = parsed(body).unwrap_or_default();
+    fn reason_in(status: StatusCode, body: &str, json: Option<&Value>, rules: &Rules) -> String {
+        let json = json.unwrap_or(&Value::Null);
         let error = &json["error"];
         let is_ours = error["code"] == ErrorKind::InvalidInput.code();
         if let Some(reason) = error["reason"].as_str().filter(|_| is_ours) {
@@ -154,26 +156,27 @@ impl ToolError {
     }
 
     /// Makes a denial by status 403 a rate limit if the body of the same answer names one.
-    pub(crate) fn limited_by_body(self, body: &str) -> Self {
-        if self.status() != Some(StatusCode::FORBIDDEN) || self.kind() != ErrorKind::Denied {
-            return self;
-        }
-        let json = parsed(body).unwrap_or_else(|| prefix(body, MAX_JSON).0.into());
-        let error = match named_limit("", &json, true) {
+    fn limited_by_body(self, body: &str, json: Option<&Value>) -> Self {
+        let named = match json {
+            Some(json) => named_limit("", json, true),
+            None => named_limit("", &prefix(body, MAX_BYTES).0.into(), true),
+        };
+        let error = match named {
             None => return self,
             Some(true) => self.limited_if_forbidden(),
             Some(false) => self.limited_if_forbidden().into_inferred(),
         };
-        error.delayed_by_body(body)
+        error.delayed_by_body(body, json)
     }
 
     /// Takes over the delay that a body asks for, in JSON or in words, if no other is known.
-    pub(crate) fn delayed_by_body(self, body: &str) -> Self {
+    fn delayed_by_body(self, body: &str, json: Option<&Value>) -> Self {
         if self.retry_after().is_some() {
             return self;
         }
-        let of_json = || hint::from_json(&parsed(body)?)?.delay;
-        self.hinted(of_json()).delayed_by_text(body)
+        let hint = json.and_then(hint::from_json);
+        self.hinted(hint.and_then(|hint| hint.delay))
+            .delayed_by_text(body)
     }
 }
 

@@ -155,14 +155,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     any::AnyError,
-    code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, QUOTA_IMPOSSIBLE},
+    code::{APPROVAL_FAILED, APPROVAL_MISSING, APPROVAL_UNANSWERED, OAUTH_ERROR, QUOTA_IMPOSSIBLE},
     kind::{ErrorKind, Evidence, Execution},
     known::{KnownErrors, register, without_address},
     outage::Outage,
     recognise::known_by_type,
     tool_error::ToolError,
 };
-pub(crate) use self::{inner::NORMALIZE, known::is_refusal, message::Words};
+pub(crate) use self::{code::POLL_LIMIT, inner::NORMALIZE, known::is_refusal, message::Words};
 use self::{
     inner::{Inner, Message, Source, TimeoutData},
     tool_error::safe,

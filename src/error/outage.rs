@@ -11,6 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::ToolError;
+use crate::call::nanos;
 
 /// The outage of a connection: one cause, however many calls fail with it.
 ///
@@ -54,11 +55,8 @@ impl Outage {
     /// is open for this outage lets one call pass then, whatever its own period is. Default: not
     /// known, and the breaker's period holds.
     pub fn retry_after(&self, delay: Duration) {
-        let retry = self.0.since.elapsed().saturating_add(delay).as_nanos();
-        let retry = u64::try_from(retry).unwrap_or(UNKNOWN - 1);
-        self.0
-            .retry
-            .store(retry.clamp(OVER + 1, UNKNOWN - 1), Relaxed);
+        let at = nanos(self.0.since.elapsed().saturating_add(delay));
+        self.0.retry.store(at.clamp(OVER + 1, UNKNOWN - 1), Relaxed);
     }
 
     /// Says that there is a connection again.

@@ -10,11 +10,11 @@ use http::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    ErrorKind, Evidence, Execution, ToolError,
+    ErrorKind, Evidence, Execution, OAUTH_ERROR, ToolError,
     message::{self, MAX},
     safe,
 };
-use crate::text::Short;
+use crate::{event::transition::millis, text::Short};
 
 impl ToolError {
     /// Returns the JSON-RPC error object for a JSON-RPC gateway (not for an MCP peer; see
@@ -51,17 +51,15 @@ impl ToolError {
             ErrorKind::CircuitOpen => "Circuit breaker open",
             _ => &self.public_message(),
         };
-        json!({
-            "code": self.kind().json_rpc_code(),
-            "message": message,
-            "data": self.public_facts("tool_id"),
-        })
+        let mut data = self.public_facts("tool_id");
+        data.entry("tool_id").or_insert(Value::Null);
+        json!({ "code": self.kind().json_rpc_code(), "message": message, "data": data })
     }
 
     /// The members that callers outside may see, without texts. `tool` is the key of the tool's
     /// name.
     fn public_facts(&self, tool: &'static str) -> Map<String, Value> {
-        let ms = |d: Duration| json!(u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        let ms = |d: Duration| json!(millis::of(d));
         let name = |s: &str| json!(Short::name(s).to_string());
         let configured = self
             .configured_timeout()
@@ -71,7 +69,7 @@ impl ToolError {
             ("code", Some(json!(self.code()))),
             ("retryable", Some(self.is_retryable().into())),
             ("execution", Some(json!(self.execution()))),
-            (tool, Some(self.tool().map_or(Value::Null, name))),
+            (tool, self.tool().map(name)),
             ("server", self.server().map(name)),
             ("timeout_ms", self.timeout().map(ms)),
             ("configured_timeout_ms", configured.map(ms)),
@@ -104,9 +102,8 @@ impl ToolError {
     /// The body is for callers outside. It has the [user's message](Self::user_message), never the
     /// one for developers, no details, and nothing of what an upstream wrote:
     ///
-    /// - `code`, `message`, `tool`, `retryable`, `execution`, `recoverable`: always; `tool` may be
-    ///   `null`
-    /// - `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`,
+    /// - `code`, `message`, `retryable`, `execution`, `recoverable`: always
+    /// - `tool`, `server`, `call_id`, `attempts`, `timeout_ms`, `configured_timeout_ms`,
     ///   `retry_after_seconds`: where known
     /// - `reason`: for arguments that were refused before the work: the reason that a model reads,
     ///   if `message` was not replaced
@@ -232,9 +229,11 @@ impl ToolError {
     /// Returns whether an identity provider has refused the token of the one for whom the call was
     /// made.
     fn is_by_token_of_caller(&self) -> bool {
-        let code = self.more().and_then(|more| more.details.get("oauth_error"));
+        let code = self.more().and_then(|more| more.details.get(OAUTH_ERROR));
         let of_caller = ["invalid_grant", "invalid_token"];
+        // What a peer writes of the tokens that it needs says nothing of this caller's.
         self.kind() == ErrorKind::TokenExchange
+            && self.evidence() != Evidence::Inferred
             && code.is_some_and(|code| of_caller.iter().any(|of| code == of))
     }
 
@@ -253,9 +252,6 @@ impl ToolError {
     /// [`to_http`](Self::to_http).
     pub fn public_body(&self) -> Map<String, Value> {
         let mut body = self.public_facts("tool");
-        if self.tool().is_none() {
-            body.remove("tool");
-        }
         body.insert("message".to_owned(), self.public_message().into());
         body.insert("recoverable".to_owned(), self.is_recoverable().into());
         if let Some(id) = self.call_id() {
@@ -283,6 +279,27 @@ mod tests {
         assert!(!error.to_http().body().contains("db-internal"));
         let error = error.with_user_message("Authorization: Bearer abcdefghijklmnop0123456789");
         assert!(!error.to_http().body().contains("abcdefghijklmnop"));
+    }
+
+    /// Issue 48, D9: a peer that writes our JSON cannot make us say that our caller's token is bad.
+    #[test]
+    fn only_an_own_refusal_of_the_callers_token_is_a_challenge() {
+        let own = ToolError::new(ErrorKind::TokenExchange, "refused");
+        let own = own.with_detail("oauth_error", "invalid_grant");
+        let read: ToolError = serde_json::from_value(json!(own)).unwrap();
+        assert_eq!(own.to_http().status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(read.to_http().status(), StatusCode::BAD_GATEWAY);
+        assert!(!read.to_http().headers().contains_key(WWW_AUTHENTICATE));
+    }
+
+    /// Issue 48, D12: all forms round up, so that a short timeout is not 0.
+    #[test]
+    fn a_timeout_of_half_a_millisecond_is_one() {
+        let call = crate::ToolCall::new("t").info();
+        let half = Duration::from_micros(500);
+        let error = ToolError::timed_out(&call, half, half, crate::error::TimeoutLimit::Timeout);
+        assert_eq!(error.to_json_rpc()["data"]["timeout_ms"], 1);
+        assert_eq!(json!(error)["timeout_ms"], 1);
     }
 
     /// E5: each kind has the status of the table, and a delay stands in the header.

@@ -2,7 +2,7 @@ use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 
 use expect_test::{Expect, expect};
 
-use super::{BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, ToolError};
+use super::{BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, TimeoutLimit, ToolError};
 use crate::{ReplaySafety, ToolCall, redact::Rules};
 
 /// Error texts as they are met in the wild, and what they mean; what is not known is `Failed`.
@@ -891,6 +891,23 @@ fn what_an_error_keeps_of_a_peer_is_redacted() {
     );
     assert!(!shown.contains("s3cr3t-canary"), "{shown}");
     assert!(error.body().unwrap().chars().count() <= MAX_TEXT + 14);
+}
+
+/// Issue 48, D12: one name that only a newer peer knows does not make the error unreadable.
+#[test]
+fn names_of_a_newer_peer_are_read_as_not_known() {
+    let mut written = serde_json::json!(ToolError::new(ErrorKind::Timeout, "late"));
+    for field in ["kind", "execution", "timeout_limit"] {
+        written[field] = "of_the_next_release".into();
+    }
+    written["timeout_ms"] = 5.into();
+    let read: ToolError = serde_json::from_value(written).unwrap();
+    assert_eq!(
+        (read.kind(), read.code()),
+        (ErrorKind::Failed, "TOOL_TIMEOUT")
+    );
+    assert_eq!(read.execution(), Execution::Unknown);
+    assert_eq!(read.timeout_limit(), Some(TimeoutLimit::Timeout));
 }
 
 /// E7: an own code in the place of ours.

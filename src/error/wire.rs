@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 use super::{ErrorKind, Evidence, Execution, TimeoutData, TimeoutLimit, ToolError};
@@ -45,12 +45,14 @@ impl Serialize for ToolError {
 
 #[derive(Deserialize)]
 struct Wire {
-    kind: String,
+    #[serde(deserialize_with = "or_unknown")]
+    kind: Option<ErrorKind>,
     code: String,
     message: String,
     user_message: String,
     model_message: String,
-    execution: Execution,
+    #[serde(deserialize_with = "or_unknown")]
+    execution: Option<Execution>,
     retryable: bool,
     tool: Option<Arc<str>>,
     server: Option<Arc<str>>,
@@ -60,10 +62,20 @@ struct Wire {
     elapsed_ms: Option<u64>,
     timeout_ms: Option<u64>,
     configured_timeout_ms: Option<u64>,
+    #[serde(default, deserialize_with = "or_unknown")]
     timeout_limit: Option<TimeoutLimit>,
     status: Option<u16>,
     body: Option<String>,
     details: Option<Map<String, Value>>,
+}
+
+/// Reads a name; `None` if only a newer peer knows it.
+fn or_unknown<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 /// Reads an error that a peer wrote. Every text is redacted and cut again. The error is
@@ -73,8 +85,8 @@ impl<'de> Deserialize<'de> for ToolError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = Wire::deserialize(deserializer)?;
         let safe = |text: &str| super::safe(&Rules::default(), text);
-        // A kind that only a newer peer knows; the code is kept.
-        let kind = serde_json::from_value(wire.kind.into()).unwrap_or(ErrorKind::Failed);
+        // The code says more of a kind that is not known here.
+        let kind = wire.kind.unwrap_or(ErrorKind::Failed);
         let mut error = Self::new(kind, wire.message)
             .with_retryable(wire.retryable)
             .with_attempts(wire.attempts.unwrap_or_default());
@@ -89,7 +101,10 @@ impl<'de> Deserialize<'de> for ToolError {
         }
         error = error.edit(|e| {
             // The writer of the JSON may have written anything.
-            (e.evidence, e.execution) = (Evidence::Inferred, wire.execution);
+            (e.evidence, e.execution) = (
+                Evidence::Inferred,
+                wire.execution.unwrap_or(Execution::Unknown),
+            );
             (e.tool, e.server, e.call_id) = (wire.tool, wire.server, wire.call_id);
             e.status = wire.status.and_then(|s| StatusCode::from_u16(s).ok());
             e.retry_after = wire.retry_after_ms.map(Duration::from_millis);

@@ -1,10 +1,11 @@
 //! The availability of a server, and its changes.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use tokio::time::Instant;
 
+use super::transition::millis;
 use crate::text::Short;
 
 /// The health of one server.
@@ -38,16 +39,12 @@ impl ServerHealth {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn millis_since<S: Serializer>(since: &Instant, to: S) -> Result<S::Ok, S::Error> {
-    millis(since.elapsed()).serialize(to)
+    millis::of(since.elapsed()).serialize(to)
 }
 
 fn millis_until<S: Serializer>(at: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
-    let until = |at: Instant| millis(at.saturating_duration_since(Instant::now()));
+    let until = |at: Instant| millis::of(at.saturating_duration_since(Instant::now()));
     at.map(until).serialize(to)
 }
 

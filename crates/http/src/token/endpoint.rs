@@ -312,7 +312,7 @@ fn refusal(status: StatusCode, body: &[u8], sent: &[&Secret], info: &CallInfo) -
             });
             let why = why.unwrap_or_default();
             invalid(format!("refused by the identity provider: {code}{why}"))
-                .with_detail("oauth_error", code)
+                .with_detail(tower_toolcall::error::OAUTH_ERROR, code)
         }
         None => invalid(format!("refused by the identity provider: HTTP {status}")),
     };
