@@ -82,6 +82,8 @@ mod http_post;
 mod lines;
 #[cfg(feature = "otel")]
 mod otel;
+#[cfg(feature = "pins")]
+mod pins;
 mod probe;
 mod progress;
 mod reconnect;
@@ -102,6 +104,8 @@ pub use self::gateway::{ERROR_META, GatewayHandler, ListTools, McpElicitation};
 pub use self::gateway::{McpBodies, McpSessions};
 #[cfg(feature = "http")]
 pub use self::http_client::McpHttpClient;
+#[cfg(feature = "pins")]
+pub use self::pins::{OnDrift, Pins, hidden_characters};
 pub use self::router::{definition, router, tool};
 #[cfg(feature = "validate")]
 pub use self::schemas::{McpOutput, OnMisfit};

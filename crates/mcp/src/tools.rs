@@ -70,6 +70,8 @@ struct Inner {
     /// Room for callers that wait because of a change.
     waiting: Semaphore,
     on_change: std::sync::Mutex<Vec<OnChange>>,
+    #[cfg(feature = "pins")]
+    pins: super::pins::Pinned,
 }
 
 type OnChange = Arc<dyn Fn() + Send + Sync>;
@@ -119,7 +121,17 @@ impl McpTools {
             asked: Mutex::default(),
             waiting: Semaphore::new(MAX_WAITING),
             on_change: std::sync::Mutex::default(),
+            #[cfg(feature = "pins")]
+            pins: Default::default(),
         }))
+    }
+
+    /// Holds each list that is read from now on against these pins. The event `tool.stale_list`
+    /// says how a tool differs, and `on_drift` whether it is hidden. `None`: all tools are listed.
+    #[cfg(feature = "pins")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "pins")))]
+    pub fn set_pins(&self, pins: Option<(super::Pins, super::OnDrift)>) {
+        self.0.pins.set(pins);
     }
 
     /// Returns the tools as they are now.
@@ -219,6 +231,8 @@ impl McpTools {
         match catalog::list(peer, before.server()).await {
             Ok(tools) => {
                 let before = self.catalog();
+                #[cfg(feature = "pins")]
+                let tools = self.0.pins.hold(before.server(), tools);
                 let now = before.with_tools(tools);
                 let changed = !now.has_the_tools_of(&before);
                 self.0.catalog.store(Arc::new(now));

@@ -13,6 +13,7 @@ mod loose;
 mod mcp_server;
 mod observers;
 mod outage;
+mod pins;
 mod real;
 mod reconnect;
 mod restart;
