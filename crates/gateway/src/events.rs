@@ -18,13 +18,22 @@ use super::output::Output;
 
 /// Prints them.
 pub(crate) fn show(to: &Output) {
-    let to = to.clone();
+    let (to, is_json) = (to.clone(), to.is_json());
+    let layer = tracing_subscriber::fmt::layer().with_target(false);
     // Without the spans, in which the same is told once more.
-    let events = tracing_subscriber::fmt::layer()
-        .with_writer(move || to.clone())
-        .with_target(false)
-        .with_filter(filter_fn(|m| m.is_event() && is_shown(m)));
-    tracing_subscriber::registry().with(events).init();
+    let shown = filter_fn(|m| m.is_event() && is_shown(m));
+    let events = layer.with_writer(move || to.clone());
+    match is_json {
+        true => {
+            let events = events.json().flatten_event(true);
+            let events = events.with_current_span(false).with_span_list(false);
+            let events = events.with_filter(shown);
+            tracing_subscriber::registry().with(events).init();
+        }
+        false => tracing_subscriber::registry()
+            .with(events.with_filter(shown))
+            .init(),
+    }
 }
 
 /// Prints events with the redacted arguments of calls, which are in their spans.

@@ -2,15 +2,21 @@
 //! clients and for plain HTTP ones together.
 //!
 //! `gateway wrap -- COMMAND` is another program: see [`wrap`]. The docs of [`CommandLine`],
-//! [`Options`] and [`wrap::Options`] are the texts of `--help`.
+//! [`Given`] and [`wrap::Options`] are the texts of `--help`.
 
+mod auth;
+mod config;
+mod current;
 mod events;
 mod gateway;
 mod hosts;
 mod in_flight;
+mod jwt;
+mod listen;
 mod options;
 mod output;
 mod pages;
+mod pin;
 mod upstream;
 mod wrap;
 
@@ -33,9 +39,14 @@ use tokio::{
     signal,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
 };
-use tower_toolcall::{redact::redact_text, settings::Settings};
+use tower_toolcall::redact::redact_text;
 
-use self::{gateway::Gateway, options::Options, output::Output};
+use self::{
+    current::Plan,
+    gateway::Gateway,
+    options::{Format, Given, Options},
+    output::Output,
+};
 
 /// How long the last lines of a log have to be read.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -51,6 +62,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 ///   POST /servers/{id}/tools/{tool}/call    plain HTTP
 ///   /health                                 which servers are there; 503 while it closes
 ///   /metrics                                for Prometheus
+///   /healthz, /readyz                       for probes: it lives; all servers are known
 ///
 /// `gateway wrap -- COMMAND` needs none of that: it is one MCP server in front of another, over
 /// stdin and stdout.
@@ -59,7 +71,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 #[command(args_conflicts_with_subcommands = true)]
 struct CommandLine {
     #[command(flatten)]
-    options: Options,
+    given: Given,
     #[command(subcommand)]
     program: Option<Program>,
 }
@@ -67,6 +79,12 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Program {
     Wrap(wrap::Options),
+    /// Writes the digests of all tools of the servers to the file of `[pins]`, or `catalog.lock`
+    ///
+    /// It prints what differs from the file that is there, and texts with hidden characters. With
+    /// `[pins]` in its file, the gateway hides tools that have changed since.
+    #[command(verbatim_doc_comment)]
+    Pin(Given),
 }
 
 fn main() -> ExitCode {
@@ -81,12 +99,17 @@ fn main() -> ExitCode {
             program: Some(Program::Wrap(options)),
             ..
         }) => wrap::main(options),
-        Ok(CommandLine { options, .. }) => match options.name_used_twice() {
-            Some(name) => {
-                let text = format!("two servers have the name '{name}'");
-                say(&CommandLine::command().error(ErrorKind::ValueValidation, text))
-            }
-            None => serve(options),
+        Ok(CommandLine {
+            program: Some(Program::Pin(given)),
+            ..
+        }) => match config::load(&given) {
+            Ok((_, plan)) => pinned(pin::run(plan)),
+            Err(error) => say(&wrong(&error)),
+        },
+        Ok(CommandLine { given, .. }) => match config::load(&given) {
+            Ok((options, plan)) if given.check => check(&options, &plan),
+            Ok((options, plan)) => serve(given, options, plan),
+            Err(error) => say(&wrong(&error)),
         },
         Err(error) => say(&error),
     }
@@ -120,10 +143,46 @@ fn say_panics(errors: &Output) {
     }));
 }
 
-fn serve(options: Options) -> ExitCode {
-    let (log, errors) = (Output::new(io::stdout()), Output::new(io::stderr()));
+/// Returns the error of a configuration, as one of the command line is shown.
+fn wrong(error: &anyhow::Error) -> clap::Error {
+    CommandLine::command().error(ErrorKind::ValueValidation, format!("{error:#}"))
+}
+
+/// Prints what `gateway pin` says.
+fn pinned(said: anyhow::Result<String>) -> ExitCode {
+    let (text, code) = match said {
+        Ok(text) => (text, ExitCode::SUCCESS),
+        Err(error) => (format!("Error: {error:#}\n"), ExitCode::FAILURE),
+    };
+    let _ = io::stdout().write_all(text.as_bytes());
+    code
+}
+
+/// Prints what would run, once the keys of callers are read.
+#[tokio::main(flavor = "current_thread")]
+async fn check(options: &Options, plan: &Plan) -> ExitCode {
+    if let Some(auth) = &plan.auth
+        && let Err(error) = auth.load().await
+    {
+        return say(&wrong(&error));
+    }
+    if let Some(Err(error)) = plan.pins.as_ref().map(|pins| pins.read()) {
+        return say(&wrong(&error));
+    }
+    let text = config::explained(options, plan);
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn serve(given: Given, options: Options, plan: Plan) -> ExitCode {
+    let log = Output::new(io::stdout());
+    let log = match given.log {
+        Format::Json => log.with_json(),
+        Format::Text => log,
+    };
+    let errors = Output::new(io::stderr());
     say_panics(&errors);
-    let code = match run(options, &log) {
+    let code = match run(given, options, plan, &log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             errors.say(format_args!("Error: {error:?}"));
@@ -136,13 +195,29 @@ fn serve(options: Options) -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(options: Options, log: &Output) -> anyhow::Result<()> {
-    let settings = Settings::gateway().with_env()?;
+async fn run(given: Given, options: Options, plan: Plan, log: &Output) -> anyhow::Result<()> {
     events::show(log);
-    let address = format!("127.0.0.1:{}", options.port);
-    let listener = TcpListener::bind(&address).await.context(address)?;
+    let listener = TcpListener::bind(options.listen).await;
+    let listener = listener.with_context(|| options.listen.to_string())?;
     let signals = signals(log.clone())?;
-    let gateway = Gateway::start(settings, options).await?;
+    // Without a file a terminal that is closed ends the program.
+    #[cfg(unix)]
+    let hangups = match &given.config {
+        Some(_) => Some(signal::unix::signal(signal::unix::SignalKind::hangup())?),
+        None => None,
+    };
+    match &plan.auth {
+        Some(auth) => auth.load().await?,
+        None if !options.listen.ip().is_loopback() => {
+            log.say("requests from other machines are taken without a token: [auth] is missing");
+        }
+        None => {}
+    }
+    let gateway = Gateway::start(options, plan).await?;
+    #[cfg(unix)]
+    if let Some(hangups) = hangups {
+        tokio::spawn(reload_at(hangups, given, gateway.reloader(), log.clone()));
+    }
 
     let here = format!("http://{}", listener.local_addr()?);
     log.say(format_args!("{} tools at", gateway.tools().len()));
@@ -161,6 +236,29 @@ async fn run(options: Options, log: &Output) -> anyhow::Result<()> {
     }
     log.say("done");
     Ok(())
+}
+
+/// Reads the file again at each SIGHUP.
+#[cfg(unix)]
+async fn reload_at(
+    mut hangups: signal::unix::Signal,
+    given: Given,
+    reload: impl Fn(Plan) -> anyhow::Result<()> + Send + Sync,
+    log: Output,
+) {
+    while let Some(()) = hangups.recv().await {
+        let reloaded = async {
+            let (_, plan) = config::load(&given)?;
+            if let Some(auth) = &plan.auth {
+                auth.load().await?;
+            }
+            reload(plan)
+        };
+        match reloaded.await {
+            Ok(()) => log.say("reloaded; listen, hosts, bounds and times stay as they were"),
+            Err(error) => log.say(format_args!("not reloaded: {error:#}")),
+        }
+    }
 }
 
 /// Each Ctrl-C and each SIGTERM.

@@ -1,11 +1,31 @@
 //! The settings of the gateway beside those of its layers.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{hosts::LOOPBACK, upstream::Server};
 
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+/// The options of the command line. What they do not set is the file's, or a default.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Given {
+    /// Takes servers, callers and settings from a TOML file
+    ///
+    /// `gateway.toml` in the folder of this program's source has every key. Options of the command
+    /// line and variables take precedence. SIGHUP reads the file again: servers, callers, settings
+    /// and pins change, and running calls end on the old ones. A wrong file changes nothing.
+    #[arg(
+        long,
+        env = "GATEWAY_CONFIG",
+        value_name = "FILE",
+        verbatim_doc_comment
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// Prints what would run, without secrets, and ends: with exit code 2 if something is wrong
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Starts an MCP server that talks over stdin and stdout, and offers its tools as NAME__TOOL
     ///
     /// It may be given several times. Quotes and backslashes in COMMAND are as in a shell, but
@@ -13,9 +33,10 @@ pub(crate) struct Options {
     /// server has the environment and the directory of the gateway. Its stderr goes to the log.
     #[arg(long = "server", value_name = "NAME=COMMAND", verbatim_doc_comment)]
     pub(crate) servers: Vec<Server>,
-    /// Listens at this port of 127.0.0.1; 0 takes any free one
-    #[arg(long, env = "PORT", default_value_t = Self::default().port)]
-    pub(crate) port: u16,
+    /// Listens at this port, by default 8931; 0 takes any free one. The address is the file's, or
+    /// 127.0.0.1
+    #[arg(long, env = "PORT")]
+    pub(crate) port: Option<u16>,
     /// Takes requests that name these hosts in `Host` and `Origin`, beside localhost
     ///
     /// They are separated by commas. `localhost`, `127.0.0.1` and `[::1]` are always taken.
@@ -28,47 +49,68 @@ pub(crate) struct Options {
         verbatim_doc_comment
     )]
     pub(crate) hosts: Vec<String>,
-    /// Keeps at most so many sessions of MCP clients
-    #[arg(long, env = "GATEWAY_SESSIONS", default_value_t = Self::default().sessions)]
-    pub(crate) sessions: usize,
-    /// Runs at most so many calls at a time
+    /// Keeps at most so many sessions of MCP clients, by default 1000
+    #[arg(long, env = "GATEWAY_SESSIONS")]
+    pub(crate) sessions: Option<usize>,
+    /// Runs at most so many calls at a time, by default 100
     ///
     /// A call counts from the beginning of its body. Further calls are refused with 503, before
     /// their bodies are read. A call takes up to 13 MB beside its strings.
     #[arg(
         long,
         env = "GATEWAY_CALLS",
-        default_value_t = Self::default().calls,
         value_parser = clap::value_parser!(u32).range(1..),
         verbatim_doc_comment
     )]
+    pub(crate) calls: Option<u32>,
+    /// Gives calls so many seconds to end when it closes, by default 10
+    #[arg(long, env = "GATEWAY_GRACE", value_name = "SECONDS")]
+    pub(crate) grace: Option<u64>,
+    /// Writes each event as a line of text, or as a JSON object
+    #[arg(long, env = "GATEWAY_LOG", value_enum, default_value_t)]
+    pub(crate) log: Format,
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// The settings that hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) listen: SocketAddr,
+    pub(crate) hosts: Vec<String>,
+    /// Whole origins of other sites.
+    pub(crate) origins: Vec<String>,
+    pub(crate) sessions: usize,
     pub(crate) calls: u32,
-    /// Gives calls so many seconds to end when it closes
-    #[arg(long, env = "GATEWAY_GRACE", value_name = "SECONDS", default_value_t = Self::default().grace)]
     pub(crate) grace: u64,
+    /// How long the head of a request may take, and the next request of a connection.
+    pub(crate) head: Duration,
+    /// How long a body may take.
+    pub(crate) body: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            servers: Vec::new(),
-            port: 8931,
+            listen: (Ipv4Addr::LOCALHOST, 8931).into(),
             hosts: Vec::new(),
+            origins: Vec::new(),
             sessions: 1000,
             calls: 100,
             grace: 10,
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
         }
     }
 }
 
 impl Options {
-    /// Returns a name that two servers have.
-    pub(crate) fn name_used_twice(&self) -> Option<&Arc<str>> {
-        let mut seen = HashSet::new();
-        let mut names = self.servers.iter().map(|server| &server.name);
-        names.find(|name| !seen.insert(*name))
-    }
-
     /// Returns all hosts that requests may name, those of this machine first.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(|host| host.trim());

@@ -6,10 +6,15 @@ use std::{
     fmt::Display,
     io::{self, ErrorKind, Write},
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
+
+use serde_json::json;
 
 /// How many texts wait to be written. Later ones are lost.
 const MAX_TEXTS: usize = 1000;
@@ -29,6 +34,7 @@ pub(crate) struct Output(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
+    is_json: AtomicBool,
     state: Mutex<State>,
     /// A text was queued.
     queued: Condvar,
@@ -60,7 +66,9 @@ impl Output {
             let mut is_cut = false;
             loop {
                 let text = shared.next();
-                let whole = text.whole(is_cut);
+                let lost = format!("{} lines of this log are lost", text.lost);
+                let lost = (text.lost > 0).then(|| shared.line(lost));
+                let whole = text.whole(is_cut, lost);
                 let (taken, result) = write(&mut to, &whole);
                 if result.is_err() {
                     shared.state().lost += text.lost + lines(&text.bytes);
@@ -73,9 +81,19 @@ impl Output {
         output
     }
 
+    /// Makes each line that this program says a JSON object.
+    pub(crate) fn with_json(self) -> Self {
+        self.0.is_json.store(true, Relaxed);
+        self
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.0.is_json.load(Relaxed)
+    }
+
     /// Queues a line.
     pub(crate) fn say(&self, line: impl Display) {
-        self.0.queue(format!("{line}\n").into_bytes());
+        self.0.queue(self.0.line(line));
     }
 
     /// Waits until all lines are written, at most this long.
@@ -102,6 +120,14 @@ impl Write for Output {
 }
 
 impl Shared {
+    fn line(&self, text: impl Display) -> Vec<u8> {
+        let line = match self.is_json.load(Relaxed) {
+            true => json!({ "level": "INFO", "message": text.to_string() }).to_string(),
+            false => text.to_string(),
+        };
+        (line + "\n").into_bytes()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,15 +169,12 @@ impl State {
 
 impl Text {
     /// The bytes that are written for it. `is_cut`: the output ends in the middle of a line.
-    fn whole(&self, is_cut: bool) -> Vec<u8> {
+    fn whole(&self, is_cut: bool, lost: Option<Vec<u8>>) -> Vec<u8> {
         let mut whole = Vec::new();
         if is_cut {
             whole.push(b'\n');
         }
-        if self.lost > 0 {
-            let lost = self.lost;
-            whole.extend(format!("{lost} lines of this log are lost\n").into_bytes());
-        }
+        whole.extend(lost.unwrap_or_default());
         whole.extend(&self.bytes);
         whole
     }

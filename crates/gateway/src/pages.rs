@@ -1,4 +1,4 @@
-//! The pages for operators: `/health` and `/metrics`.
+//! The pages for operators, `/health` and `/metrics`, and for probes, `/healthz` and `/readyz`.
 
 use std::sync::{
     Arc,
@@ -12,24 +12,20 @@ use axum::{
     routing::get,
 };
 use serde_json::json;
-use tower_toolcall::{
-    health::{Availability, Health},
-    tool_metrics::Metrics,
-};
-use tower_toolcall_mcp::McpServer;
+use tower_toolcall::{health::Availability, tool_metrics::Metrics};
+
+use super::current::Live;
 
 /// `/health` and `/metrics`.
-pub(crate) fn pages(
-    upstreams: Vec<McpServer>,
-    health: Health,
-    metrics: Metrics,
-    draining: Arc<AtomicBool>,
-) -> Router {
+pub(crate) fn for_operators(live: Live, draining: Arc<AtomicBool>) -> Router {
+    let metrics = live.metrics().clone();
     let health = move || async move {
-        let servers = health.snapshot();
+        let now = live.now();
+        let servers = now.health.snapshot();
+        let mut upstreams = now.servers.iter().map(|(_, server)| server);
         // Health is learnt from calls, and there may be none for a server that was never there.
         let all_there = servers.iter().all(|s| s.state == Availability::Available)
-            && upstreams.iter().all(|u| u.connection().is_connected());
+            && upstreams.all(|u| u.connection().is_connected());
         // A missing server does not take the gateway out of service, because its other tools work.
         let (status, word) = match draining.load(SeqCst) {
             true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
@@ -41,6 +37,26 @@ pub(crate) fn pages(
     Router::new()
         .route("/health", get(health))
         .merge(metrics_page(metrics))
+}
+
+/// `/healthz`: the process lives. `/readyz`: the tools of all servers are known, and it is not
+/// closing.
+pub(crate) fn for_probes(live: Live, draining: Arc<AtomicBool>) -> Router {
+    let ready = move || async move {
+        let now = live.now();
+        let servers = now.servers.iter().map(|(_, server)| server);
+        let unknown = servers.filter(|server| !server.tools().catalog().is_read());
+        let unknown: Vec<_> = unknown.map(|server| server.name().to_string()).collect();
+        let (status, word) = match draining.load(SeqCst) {
+            true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            false if unknown.is_empty() => (StatusCode::OK, "ready"),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "waiting"),
+        };
+        (status, Json(json!({ "status": word, "unknown": unknown })))
+    };
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
 }
 
 /// `/metrics`.

@@ -1,6 +1,8 @@
-//! The servers behind the gateway: child processes, started again when they die.
+//! The servers behind the gateway: child processes, started again when they die, and servers over
+//! HTTP.
 
 use std::{
+    collections::HashMap,
     ffi::OsString,
     io::{self, BufRead as _, BufReader, Read},
     path::PathBuf,
@@ -11,11 +13,16 @@ use std::{
     time::Duration,
 };
 
+use axum::http::{HeaderName, HeaderValue};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::{
     process::Command,
     time::{Instant, sleep},
 };
-use tower_toolcall::{ConfigError, event::shown_text, validate::Schemas};
+use tower_toolcall::{
+    ConfigError, call::Secret, event::shown_text, redact::redact_text, settings::ServerUrl,
+    validate::Schemas,
+};
 use tower_toolcall_mcp::McpServer;
 use tracing::info;
 
@@ -35,9 +42,19 @@ const MAX_LINES: u32 = 1000;
 /// Returns a server, which `McpServer::connect` or the first call starts. The schemas of its tools
 /// are kept in `schemas`.
 pub(crate) fn upstream(server: Server, schemas: &Schemas) -> Result<McpServer, ConfigError> {
-    McpServer::spawn(Arc::clone(&server.name), move || server.command())
-        // The program started the server, so its annotations are believed, replay safety included.
-        .trust_annotations()
+    let (name, is_trusted) = (Arc::clone(&server.name), server.is_trusted);
+    let upstream = match &server.url {
+        Some(url) => {
+            let config = StreamableHttpClientTransportConfig::with_uri(url.expose());
+            McpServer::http_with(name, config.custom_headers(server.headers()?))
+        }
+        None => McpServer::spawn(name, move || server.command()),
+    };
+    let upstream = match is_trusted {
+        true => upstream.trust_annotations(),
+        false => upstream,
+    };
+    upstream
         .with_schemas(schemas)
         .with_connection(|connection| connection.with_ping(PING))
 }
@@ -87,11 +104,16 @@ fn each_line(stderr: impl Read, mut show: impl FnMut(&str)) {
     }
 }
 
-/// A server's name, and the command that starts it: a program and its arguments.
-#[derive(Clone, Debug)]
+/// A server's name, and the command that starts it, a program and its arguments; or its address.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
     pub(crate) name: Arc<str>,
     pub(crate) words: Vec<OsString>,
+    pub(crate) environment: Vec<(String, Secret)>,
+    pub(crate) url: Option<ServerUrl>,
+    pub(crate) headers: Vec<(String, Secret)>,
+    /// Its annotations are believed.
+    pub(crate) is_trusted: bool,
 }
 
 impl Server {
@@ -123,12 +145,58 @@ impl Server {
         Self {
             name: name.into(),
             words: words.into_iter().collect(),
+            environment: Vec::new(),
+            url: None,
+            headers: Vec::new(),
+            // The program starts it, so its annotations are believed, replay safety included.
+            is_trusted: true,
+        }
+    }
+
+    pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        // The router splits `{name}__{tool}` at the first two underscores.
+        match name.is_empty() || !name.chars().all(is_plain) || format!("{name}_").contains("__") {
+            true => {
+                Err("NAME takes ASCII letters, digits, `-`, `.` and single `_`, not at its end")
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn headers(&self) -> Result<HashMap<HeaderName, HeaderValue>, ConfigError> {
+        let header = |(name, value): &(String, Secret)| {
+            let parsed = HeaderName::try_from(&**name).ok();
+            let parsed = parsed.zip(HeaderValue::try_from(value.expose()).ok());
+            let wrong = || ConfigError::new("headers", format!("`{name}` is not a valid header"));
+            let (name, mut value) = parsed.ok_or_else(wrong)?;
+            value.set_sensitive(true);
+            Ok((name, value))
+        };
+        self.headers.iter().map(header).collect()
+    }
+
+    /// Says what it is, without secrets.
+    pub(crate) fn shown(&self) -> String {
+        let names = |named: &[(String, Secret)]| {
+            let names: Vec<_> = named.iter().map(|(name, _)| &**name).collect();
+            names.join(", ")
+        };
+        match &self.url {
+            Some(url) => format!("{url}, headers: {}", names(&self.headers)),
+            None => {
+                let words: Vec<_> = self.words.iter().map(|it| it.to_string_lossy()).collect();
+                let command = redact_text(&words.join(" ")).into_owned();
+                format!("`{command}`, environment: {}", names(&self.environment))
+            }
         }
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
+        let environment = self.environment.iter();
+        command.envs(environment.map(|(name, value)| (name, value.expose())));
         // One that is at work when the program ends would work on.
         command.kill_on_drop(true);
         // A server that writes to our stderr waits for its reader.
@@ -153,25 +221,25 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, command) = text.split_once('=').ok_or("`=` is missing")?;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        // The router splits `{name}__{tool}` at the first two underscores.
-        if name.is_empty() || !name.chars().all(is_plain) || format!("{name}_").contains("__") {
-            return Err(
-                "NAME takes ASCII letters, digits, `-`, `.` and single `_`, not at its end",
-            );
-        }
-        if command.contains('\0') {
-            return Err("COMMAND has a NUL");
-        }
-        // `shlex` reads comments.
-        let words = shlex::split(&command.replace('#', "\0"));
-        let words = words.ok_or("COMMAND has a quote that does not end")?;
-        let words = words.iter().map(|word| word.replace('\0', "#").into());
-        let server = Self::new(name, words);
-        match server.words.first().is_none_or(|file| file.is_empty()) {
-            true => Err("COMMAND names no program"),
-            false => Ok(server),
-        }
+        Self::check_name(name)?;
+        Ok(Self::new(name, words(command)?))
+    }
+}
+
+/// Returns the words of a command, as a shell reads them.
+pub(crate) fn words(command: &str) -> Result<Vec<OsString>, &'static str> {
+    if command.contains('\0') {
+        return Err("COMMAND has a NUL");
+    }
+    // `shlex` reads comments.
+    let words = shlex::split(&command.replace('#', "\0"));
+    let words = words.ok_or("COMMAND has a quote that does not end")?;
+    match words.first().is_none_or(|file| file.is_empty()) {
+        true => Err("COMMAND names no program"),
+        false => Ok(words
+            .iter()
+            .map(|it| it.replace('\0', "#").into())
+            .collect()),
     }
 }
 

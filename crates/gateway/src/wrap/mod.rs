@@ -48,7 +48,12 @@ use self::{
     requests::Requests,
     server::Server,
 };
-use super::{LAST_LINES, events, hosts, output::Output, pages, say_panics};
+use super::{
+    LAST_LINES, events,
+    hosts::{self, Hosts},
+    output::Output,
+    pages, say_panics,
+};
 
 /// How long requests have to be answered when the client has closed our stdin.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -213,6 +218,6 @@ fn page(metrics: &Metrics, at: SocketAddr) -> Router {
     if !at.ip().is_loopback() {
         return page;
     }
-    let hosts: Arc<[String]> = hosts::LOOPBACK.map(str::to_owned).into();
+    let hosts = Hosts::loopback();
     page.layer(from_fn_with_state(hosts, hosts::check))
 }

@@ -10,11 +10,7 @@ use tokio::{
 };
 use tower_toolcall::settings::Settings;
 
-use crate::{
-    gateway::Gateway,
-    kit::{Running, beside},
-    options::Options,
-};
+use crate::kit::{Running, beside, demo};
 
 const ROUTES: [(Method, &str); 9] = [
     (Method::GET, "/health"),
@@ -29,9 +25,7 @@ const ROUTES: [(Method, &str); 9] = [
 ];
 
 async fn start(hosts: &[&str]) -> Running {
-    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
-        .await
-        .unwrap();
+    let mut gateway = demo(Settings::gateway()).await;
     let hosts = hosts.iter().map(|&host| host.to_owned());
     gateway.options.hosts.extend(hosts);
     Running::serve(gateway).await

@@ -10,9 +10,8 @@ use tokio::{
 };
 
 use crate::{
-    gateway::Gateway,
     kill::{at_rest, at_rest_with, settings},
-    kit::{LIMIT, Running, alone, rpc},
+    kit::{LIMIT, Running, alone, of_servers, rpc},
     upstream::Server,
 };
 
@@ -155,8 +154,8 @@ async fn a_server_may_send_whatever_it_likes() {
     let mut servers = Server::installed().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/hostile.py");
     servers[0].words = vec!["python3".into(), script.into()];
-    let gateway = Gateway::of(settings, servers, true).await;
-    let gateway = Running::serve(gateway.unwrap()).await;
+    let gateway = of_servers(settings, servers).await;
+    let gateway = Running::serve(gateway).await;
     // Everything has been there once.
     load(&gateway, Duration::from_secs(3)).await;
     back(&gateway).await;

@@ -16,7 +16,7 @@ use tokio::{
 use tower_toolcall::settings::Settings;
 use tower_toolcall_mcp::McpServer;
 
-use crate::{gateway::Gateway, options::Options};
+use crate::{current::Plan, gateway::Gateway, options::Options, upstream::Server};
 
 /// The longest wait for anything. It only ends a test that hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -33,6 +33,23 @@ pub(crate) async fn beside() -> RwLockReadGuard<'static, ()> {
     TESTS.read().await
 }
 
+/// The program without a configuration.
+pub(crate) async fn demo(settings: Settings) -> Gateway {
+    of_servers(settings, Server::installed().unwrap()).await
+}
+
+/// The program with the local tool and these servers.
+pub(crate) async fn of_servers(settings: Settings, servers: Vec<Server>) -> Gateway {
+    let plan = Plan {
+        settings,
+        servers,
+        has_local_tool: true,
+        auth: None,
+        pins: None,
+    };
+    Gateway::start(Options::default(), plan).await.unwrap()
+}
+
 pub(crate) struct Running {
     pub(crate) at: SocketAddr,
     pub(crate) upstreams: Vec<McpServer>,
@@ -42,7 +59,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(settings: Settings) -> Self {
-        Self::serve(Gateway::start(settings, Options::default()).await.unwrap()).await
+        Self::serve(demo(settings).await).await
     }
 
     /// With all its servers there: on a busy machine some need long to start.
@@ -59,7 +76,7 @@ impl Running {
 
     /// With those servers that are there.
     pub(crate) async fn with_any(gateway: Gateway) -> Self {
-        let upstreams = gateway.upstreams().to_vec();
+        let upstreams = gateway.upstreams();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (signals, received) = unbounded_channel();

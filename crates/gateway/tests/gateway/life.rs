@@ -14,9 +14,7 @@ use tower_toolcall::settings::Settings;
 use tower_toolcall_mcp::ERROR_META;
 
 use crate::{
-    gateway::Gateway,
-    kit::{LIMIT, Running, alone, beside, in_use, rpc},
-    options::Options,
+    kit::{LIMIT, Running, alone, beside, demo, in_use, of_servers, rpc},
     upstream::Server,
     wire::{call, session},
 };
@@ -97,9 +95,7 @@ async fn calls_in_flight_have_their_answers_before_it_stops() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_beyond_the_bound_are_refused() {
     let _beside = beside().await;
-    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
-        .await
-        .unwrap();
+    let mut gateway = demo(Settings::gateway()).await;
     gateway.options.calls = 2;
     let gateway = Running::serve(gateway).await;
     let calls = long_calls(&gateway, 3);
@@ -188,9 +184,7 @@ async fn fifty_calls(gateway: &Running, seconds: [u64; 2]) -> Vec<Asked> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_fifty_calls_has_one_answer_when_it_stops() {
     let _alone = alone().await;
-    let mut gateway = Gateway::start(Settings::gateway(), Options::default())
-        .await
-        .unwrap();
+    let mut gateway = demo(Settings::gateway()).await;
     let grace = Duration::from_secs(6);
     gateway.options.grace = grace.as_secs();
     let gateway = Running::serve(gateway).await;
@@ -264,8 +258,8 @@ async fn a_server_may_come_late() {
     let late = ["sh".into(), "-c".into(), script, flag.clone().into()];
     let mut servers = Server::installed().unwrap();
     servers[0].words.splice(0..0, late);
-    let gateway = Gateway::of(Settings::gateway(), servers, true).await;
-    let gateway = Running::with_any(gateway.unwrap()).await;
+    let gateway = of_servers(Settings::gateway(), servers).await;
+    let gateway = Running::with_any(gateway).await;
     let since = Instant::now();
     while !gateway.upstream("time").connection().is_connected() {
         assert!(since.elapsed() < 5 * LIMIT, "the other one does not come");

@@ -153,7 +153,7 @@ async fn the_gateway_serves_while_stderr_is_not_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_setting_ends_the_gateway_while_stderr_is_not_read() {
     let _beside = beside().await;
-    for (variable, code) in [("PORT", 2), ("TOOLCALL_TIMEOUT", 1)] {
+    for (variable, code) in [("PORT", 2), ("TOOLCALL_TIMEOUT", 2)] {
         let (stderr, _unread) = full_pipe().await;
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command.env(variable, "none of them").stdout(Stdio::null());

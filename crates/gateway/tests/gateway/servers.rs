@@ -26,9 +26,18 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(servers: &[&str]) -> Self {
+        let mut command = Self::command();
+        command.args(servers.iter().flat_map(|server| ["--server", server]));
+        Self::of(command)
+    }
+
+    pub(crate) fn command() -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         command.args(["--port", "0"]).env("NO_COLOR", "1");
-        command.args(servers.iter().flat_map(|server| ["--server", server]));
+        command
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         command.env("PYTHONPATH", installed("mcp-servers-python").unwrap());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().unwrap();
@@ -51,9 +60,14 @@ impl Program {
         line.unwrap_or_else(|_| panic!("no line has {words:?}"))
     }
 
-    pub(crate) async fn client(&mut self) -> RunningService<RoleClient, ()> {
+    /// Waits until it serves. Returns the address of `/mcp`.
+    pub(crate) async fn url(&mut self) -> String {
         let line = self.line("/mcp ").await;
-        let url = line.split_whitespace().next().unwrap().to_owned();
+        line.split_whitespace().next().unwrap().to_owned()
+    }
+
+    pub(crate) async fn client(&mut self) -> RunningService<RoleClient, ()> {
+        let url = self.url().await;
         ().serve(StreamableHttpClientTransport::from_uri(url))
             .await
             .unwrap()
