@@ -1,31 +1,16 @@
 //! The capabilities of the client of a call: what a tool's server may ask it for.
 
-use rmcp::model::ClientCapabilities;
-#[cfg(feature = "server")]
 use rmcp::model::{
-    ElicitRequestParams, ElicitationCapability, ErrorData, FormElicitationCapability, InputRequest,
-    InputRequests, RootsCapabilities, SamplingCapability, TASKS_EXTENSION_ID,
-    UrlElicitationCapability,
+    ClientCapabilities, ElicitRequestParams, ElicitationCapability, ErrorData,
+    FormElicitationCapability, InputRequest, InputRequests, RootsCapabilities, SamplingCapability,
+    TASKS_EXTENSION_ID, UrlElicitationCapability,
 };
 
-/// Adds the extensions of a connection to the capabilities of a call.
-pub(crate) fn with_extensions(
-    can: &ClientCapabilities,
-    own: Option<&ClientCapabilities>,
-) -> ClientCapabilities {
-    let mut can = can.clone();
-    if let Some(own) = own.and_then(|own| own.extensions.clone()) {
-        can.extensions.get_or_insert_default().extend(own);
-    }
-    can
-}
-
 /// Returns the capabilities that a gateway can offer for its client.
-#[cfg(feature = "server")]
-pub(crate) fn relayed(mut can: ClientCapabilities) -> ClientCapabilities {
+pub(crate) fn relayed(mut can: ClientCapabilities, tasks: bool) -> ClientCapabilities {
     can.experimental = None;
     if let Some(extensions) = &mut can.extensions {
-        extensions.retain(|name, _| name == TASKS_EXTENSION_ID);
+        extensions.retain(|name, _| tasks && name == TASKS_EXTENSION_ID);
     }
     can.extensions.take_if(|extensions| extensions.is_empty());
     can
@@ -33,14 +18,12 @@ pub(crate) fn relayed(mut can: ClientCapabilities) -> ClientCapabilities {
 
 /// Returns whether the client has declared forms. In the revision that knew only forms, an absent
 /// field means forms.
-#[cfg(feature = "server")]
 pub(crate) fn has_forms(can: &ClientCapabilities) -> bool {
     let offered = can.elicitation.as_ref();
     offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none())
 }
 
 /// Returns the capabilities that a client needs to answer these requests.
-#[cfg(feature = "server")]
 pub(crate) fn needed(requests: &InputRequests) -> ClientCapabilities {
     let mut needed = ClientCapabilities::default();
     for request in requests.values() {
@@ -68,7 +51,6 @@ pub(crate) fn needed(requests: &InputRequests) -> ClientCapabilities {
 }
 
 /// Returns those of the needed capabilities that the client has not declared, if there are any.
-#[cfg(feature = "server")]
 pub(crate) fn missing(
     mut needed: ClientCapabilities,
     can: &ClientCapabilities,
@@ -99,7 +81,6 @@ pub(crate) fn missing(
 }
 
 /// Returns whether an error of a tool's server is about capabilities that the client lacks.
-#[cfg(feature = "server")]
 pub(crate) fn is_lacking(error: &ErrorData, can: &ClientCapabilities) -> bool {
     let required = error
         .data

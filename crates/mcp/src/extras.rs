@@ -1,11 +1,17 @@
-use std::{borrow::Cow, fmt, hash::Hasher, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    hash::Hasher,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
         CancelTaskRequest, ClientCapabilities, ClientRequest, ContentBlock, CreateTaskResult,
-        DetailedTask, GetTaskParams, GetTaskRequest, InputRequiredResult, InputResponses,
-        JsonObject, ServerResult, TaskPayload,
+        DetailedTask, GetTaskParams, GetTaskRequest, GetTaskResult, InputRequiredResult,
+        InputResponses, JsonObject, ServerResult, TaskPayload, UpdateTaskParams, UpdateTaskRequest,
     },
     service::ServiceError,
 };
@@ -252,42 +258,78 @@ impl Job<McpAnswer> for McpTask {
 
 fn about(call: &ToolCall, job: &JobRef, cancels: bool) -> ToolCall {
     let id = job.values().get(TASK_ID).and_then(Value::as_str);
-    let id = id.unwrap_or_default().into();
+    let about = if cancels { About::Cancel } else { About::Get };
     let mut call = call.follow_up();
-    call.extensions_mut().insert(TaskRequest { id, cancels });
+    let request = TaskRequest::new(id.unwrap_or_default(), about, None);
+    call.extensions_mut().insert(request);
     call
+}
+
+/// A method of tasks.
+#[derive(Clone)]
+pub(super) enum About {
+    Get,
+    Cancel,
+    #[cfg_attr(
+        not(feature = "server"),
+        expect(dead_code, reason = "clients of a gateway do it")
+    )]
+    Update(InputResponses),
 }
 
 /// The request of a call to a task, instead of a tool.
 #[derive(Clone)]
 pub(super) struct TaskRequest {
     id: Arc<str>,
-    cancels: bool,
+    about: About,
+    /// Takes the state of the task, for a gateway.
+    seen: Option<Arc<OnceLock<GetTaskResult>>>,
 }
 
 impl TaskRequest {
+    pub(super) fn new(
+        id: impl Into<Arc<str>>,
+        about: About,
+        seen: Option<Arc<OnceLock<GetTaskResult>>>,
+    ) -> Self {
+        let id = id.into();
+        Self { id, about, seen }
+    }
+
     pub(super) fn of(call: &ToolCall) -> Option<&Self> {
         call.extensions().get()
     }
 
     /// The answer that belongs to the request.
     pub(super) fn answer(&self, result: ServerResult) -> Result<McpAnswer, ToolError> {
-        match (self.cancels, result) {
-            (false, ServerResult::GetTaskResult(result)) => answer_of(result.task),
-            (true, ServerResult::TaskAckResult(_) | ServerResult::EmptyResult(_)) => {
-                Ok(CallToolResult::success(Vec::new()).into())
-            }
+        match (&self.about, result) {
+            (About::Get, ServerResult::GetTaskResult(result)) => match &self.seen {
+                Some(seen) => {
+                    let _ = seen.set(result);
+                    Ok(CallToolResult::success(Vec::new()).into())
+                }
+                None => answer_of(result.task),
+            },
+            (
+                About::Cancel | About::Update(_),
+                ServerResult::TaskAckResult(_) | ServerResult::EmptyResult(_),
+            ) => Ok(CallToolResult::success(Vec::new()).into()),
             _ => Err(errors::from_service(ServiceError::UnexpectedResponse)),
         }
     }
 
     pub(super) fn request(&self) -> ClientRequest {
         let id = &*self.id;
-        match self.cancels {
-            false => ClientRequest::GetTaskRequest(GetTaskRequest::new(GetTaskParams::new(id))),
-            true => {
+        match &self.about {
+            About::Get => {
+                ClientRequest::GetTaskRequest(GetTaskRequest::new(GetTaskParams::new(id)))
+            }
+            About::Cancel => {
                 ClientRequest::CancelTaskRequest(CancelTaskRequest::new(CancelTaskParams::new(id)))
             }
+            About::Update(said) => ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(
+                UpdateTaskParams::new(id, said.clone()),
+            )),
         }
     }
 }

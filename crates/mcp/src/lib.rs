@@ -62,6 +62,7 @@
 
 mod answer;
 mod bounds;
+#[cfg(feature = "server")]
 mod capabilities;
 mod catalog;
 mod child;

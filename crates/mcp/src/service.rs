@@ -27,7 +27,7 @@ use tower_toolcall::{
 use super::{
     McpAnswer, McpExtras, McpProgress, catalog, errors, extras::TaskRequest, progress::Reports,
 };
-use crate::{capabilities::with_extensions, future::first, register};
+use crate::{future::first, register};
 
 /// The longest message that rmcp's line-based transports let through.
 const MAX_MESSAGE_BYTES: u64 = 16 << 20;
@@ -241,7 +241,7 @@ impl McpService {
         if let Some(key) = given.map(str::to_owned).or_else(own) {
             let _ = meta.insert(IDEMPOTENCY_KEY_META.to_owned(), key.into());
         }
-        let brought = extras.and_then(McpExtras::capabilities);
+        let brought = McpExtras::of(call).and_then(McpExtras::capabilities);
         if let Some(brought) = brought.filter(|_| has_session(&self.peer) == Some(false)) {
             meta.set_client_capabilities(with_extensions(brought, self.own.as_deref()));
         }
@@ -341,6 +341,18 @@ fn request(call: &mut ToolCall) -> Result<ClientRequest, ToolError> {
     }
     let params = params.with_arguments(call.take_arguments());
     Ok(ClientRequest::CallToolRequest(CallToolRequest::new(params)))
+}
+
+/// Adds the extensions of a connection to the capabilities of a call.
+fn with_extensions(
+    can: &ClientCapabilities,
+    own: Option<&ClientCapabilities>,
+) -> ClientCapabilities {
+    let mut can = can.clone();
+    if let Some(own) = own.and_then(|own| own.extensions.clone()) {
+        can.extensions.get_or_insert_default().extend(own);
+    }
+    can
 }
 
 fn asks_something(result: &InputRequiredResult) -> bool {

@@ -1,6 +1,9 @@
 use std::{fmt, future::Future, num::NonZeroUsize, sync::Arc};
 
-use rmcp::model::{Implementation, RequestStateCodec, ServerCapabilities, ServerConfig, Tool};
+use rmcp::model::{
+    Implementation, JsonObject, RequestStateCodec, ServerCapabilities, ServerConfig,
+    TASKS_EXTENSION_ID, Tool,
+};
 use tokio::{
     sync::watch,
     time::{Instant, timeout_at},
@@ -189,9 +192,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// # What it does not do
 ///
 /// Tools alone: no resources, prompts, completion, whose methods are unknown (-32601). A server of
-/// 2025-11-25 that asks for input gets an error, because its connection has many callers. A task
-/// that a server starts cannot be passed on: the model reads that the tool may still run. There is
-/// no authentication.
+/// 2025-11-25 that asks for input gets an error, because its connection has many callers. Tasks
+/// that a server starts are passed on only if [configured](Self::with_tasks): otherwise the model
+/// reads that the tool may still run. There is no authentication.
 ///
 /// # Panics
 ///
@@ -219,6 +222,8 @@ pub(super) struct Settings {
     pub(super) takes_idempotency_keys: bool,
     pub(super) deadlines: Option<Trust>,
     pub(super) states: States,
+    /// Answers requests for tasks.
+    pub(super) tasks: Option<Stack>,
 }
 
 impl GatewayHandler {
@@ -243,9 +248,8 @@ impl GatewayHandler {
         let can = ServerCapabilities::builder().enable_tools();
         let mut info = ServerConfig::new(can.enable_tool_list_changed().build());
         info.server_info = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        let stack = IdentityLayer::new(Listed(Arc::clone(&tools))).layer(stack);
         Self {
-            stack: Stack::new(CatchPanicLayer::new().layer(stack)),
+            stack: guarded(stack, &tools),
             tools,
             settings: Arc::new(Settings {
                 info,
@@ -253,6 +257,7 @@ impl GatewayHandler {
                 takes_idempotency_keys: false,
                 deadlines: None,
                 states: States::default(),
+                tasks: None,
             }),
             changes: Changes::default(),
             drain: Drain::default(),
@@ -316,6 +321,30 @@ impl GatewayHandler {
     /// ```
     pub fn with_request_states(self, codec: RequestStateCodec) -> Self {
         self.set(|s| s.states = States::new(codec))
+    }
+
+    /// Passes on tasks (extension `io.modelcontextprotocol/tasks`) of tools' servers to clients of
+    /// 2026-07-28 that declare them. Default: none is passed on; the model reads that the tool may
+    /// still run.
+    ///
+    /// `tools` sends `tasks/get`, `tasks/update` and `tasks/cancel` to the server of a task: the
+    /// innermost service, such as the router, perhaps with a timeout. The layers of the stack see
+    /// the call that starts a task, and not these requests. A client gets a sealed handle as the id
+    /// of a task, which holds for that caller alone and as long as the server keeps the task. The
+    /// gateway keeps nothing. With [the same keys](Self::with_request_states) another process knows
+    /// it too. A [`PollLayer`](tower_toolcall::poll::PollLayer) in the stack waits for tasks
+    /// instead.
+    pub fn with_tasks<S>(self, tools: S) -> Self
+    where
+        S: Service<ToolCall, Error: Into<ToolError>, Future: Send> + Clone + Send + Sync + 'static,
+        S: Service<ToolCall, Response = McpAnswer>,
+    {
+        let tools = guarded(tools.map_err(Into::into), &self.tools);
+        self.set(|s| {
+            let extensions = s.info.capabilities.extensions.get_or_insert_default();
+            extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+            s.tasks = Some(tools);
+        })
     }
 
     fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -454,6 +483,16 @@ impl GatewayHandler {
     pub async fn cut_short(&self) -> Vec<String> {
         self.drain.cut_short().await
     }
+}
+
+/// A stack that knows the tools of a list, and answers where it panics.
+fn guarded<S>(stack: S, tools: &Arc<dyn ListTools>) -> Stack
+where
+    S: Service<ToolCall, Response = McpAnswer, Error = ToolError, Future: Send>,
+    S: Clone + Send + Sync + 'static,
+{
+    let stack = IdentityLayer::new(Listed(Arc::clone(tools))).layer(stack);
+    Stack::new(CatchPanicLayer::new().layer(stack))
 }
 
 impl fmt::Debug for GatewayHandler {

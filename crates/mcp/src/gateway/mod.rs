@@ -9,6 +9,7 @@ mod server;
 mod session;
 #[cfg(feature = "server-http")]
 mod sessions;
+mod tasks;
 
 #[cfg(feature = "server-http")]
 pub use self::sessions::{McpBodies, McpSessions};

@@ -29,9 +29,39 @@ pub(super) fn call_of(
     settings: &Settings,
     session: &Session,
 ) -> Result<(ToolCall, Option<Arc<Round>>), ErrorData> {
-    let mut call = ToolCall::new(std::mem::take(&mut params.name))
-        .with_arguments(params.arguments.take().unwrap_or_default())
-        .with_id(session.call_id(&cx.id));
+    let tool = std::mem::take(&mut params.name);
+    let mut call = received(tool, cx, settings, session)
+        .with_arguments(params.arguments.take().unwrap_or_default());
+    let (mut round, mut can) = (None, None);
+    if !can_be_asked(cx) {
+        let all = cx.client_capabilities().unwrap_or_default();
+        can = Some(relayed(all.clone(), settings.tasks.is_some()))
+            .filter(|can| *can != ClientCapabilities::default());
+        let caller = caller(&call, cx);
+        let begun = Round::begin(&settings.states, &call, caller, all, &mut params)?;
+        round = Some(Arc::new(begun));
+    }
+    let client = round.clone().map(Client::Later);
+    if let Some(client) = client.or_else(|| Client::of(cx)) {
+        call.extensions_mut().insert(client);
+    }
+    let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
+    let (asked, state) = (params.input_responses, params.request_state);
+    let extras = McpExtras::received(asked, state, key, can, meta(cx));
+    if let Some(extras) = extras {
+        call.extensions_mut().insert(extras);
+    }
+    Ok((call, round))
+}
+
+/// A call of the client of a request, without what only `tools/call` has.
+pub(super) fn received(
+    tool: impl Into<Arc<str>>,
+    cx: &RequestContext<RoleServer>,
+    settings: &Settings,
+    session: &Session,
+) -> ToolCall {
+    let mut call = ToolCall::new(tool).with_id(session.call_id(&cx.id));
     let http = cx.extensions.get::<http::request::Parts>();
     if let Some(http) = http {
         call = call
@@ -55,25 +85,7 @@ pub(super) fn call_of(
     if let Some(parent) = tower_toolcall::otel::parent_from_meta(&cx.meta) {
         call = call.with_remote_parent(parent);
     }
-    let (mut round, mut can) = (None, None);
-    if !can_be_asked(cx) {
-        let all = cx.client_capabilities().unwrap_or_default();
-        can = Some(relayed(all.clone())).filter(|can| *can != ClientCapabilities::default());
-        let caller = caller(&call, http);
-        let begun = Round::begin(&settings.states, caller, all, &mut params)?;
-        round = Some(Arc::new(begun));
-    }
-    let client = round.clone().map(Client::Later);
-    if let Some(client) = client.or_else(|| Client::of(cx)) {
-        call.extensions_mut().insert(client);
-    }
-    let key = settings.takes_idempotency_keys.then(|| key(cx)).flatten();
-    let (asked, state) = (params.input_responses, params.request_state);
-    let extras = McpExtras::received(asked, state, key, can, meta(cx));
-    if let Some(extras) = extras {
-        call.extensions_mut().insert(extras);
-    }
-    Ok((call, round))
+    call
 }
 
 /// Returns whether the client's revision has requests of servers.
@@ -84,13 +96,14 @@ pub(super) fn can_be_asked(cx: &RequestContext<RoleServer>) -> bool {
 
 /// Names the caller, for states that no other caller may use: as the program's server has verified
 /// it, or as the request says.
-fn caller(call: &ToolCall, http: Option<&http::request::Parts>) -> String {
+pub(super) fn caller(call: &ToolCall, cx: &RequestContext<RoleServer>) -> String {
+    let http = cx.extensions.get::<http::request::Parts>();
     let verified = http.and_then(|http| http.extensions.get::<VerifiedCaller>());
     let caller = match verified {
-        Some(caller) => json!([call.tool(), caller.id()]),
+        Some(caller) => json!(caller.id()),
         None => {
             let token = call.subject_token().map(Secret::expose);
-            json!([call.tool(), token, call.agent_id(), call.session_id()])
+            json!([token, call.agent_id(), call.session_id()])
         }
     };
     caller.to_string()

@@ -10,17 +10,21 @@ use std::{
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ElicitRequest, ElicitResult,
     ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult,
-    RequestStateCodec, RequestStateError, SealOptions,
+    RequestStateCodec, RequestStateError, SealOptions, Task,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, from_value};
 use tokio::time::Instant;
 use tower_toolcall::{
+    call::ToolCall,
     error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
     policy::{Approval, ApprovalDecision},
 };
 
-use super::elicit::{self, closed, form, question, unanswered};
+use super::{
+    elicit::{self, closed, form, question, unanswered},
+    tasks::hide,
+};
 use crate::{
     capabilities::{has_forms, is_lacking, missing, needed},
     future::lock,
@@ -35,13 +39,13 @@ const OURS: &str = "tower-toolcall:";
 /// The key of a gateway's own question.
 const APPROVAL: &str = "approval";
 
-/// How long an answer may take, if neither the policy nor the call has a limit.
+/// How long a state may be used at most.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Seals the states of questions, and knows which of them were used.
 #[derive(Clone)]
 pub(super) struct States {
-    codec: RequestStateCodec,
+    pub(super) codec: RequestStateCodec,
     used: Arc<Used>,
 }
 
@@ -65,8 +69,6 @@ impl Default for States {
 struct State {
     /// Another one for each state, because an answer holds once.
     nonce: u64,
-    /// How long it may be used, in milliseconds.
-    ttl: Option<u64>,
     /// Seals of the questions that were answered with yes.
     approved: Vec<String>,
     /// The seal of the question that is asked.
@@ -78,6 +80,7 @@ struct State {
 /// A request of a client that can be asked only by the answer to it.
 pub(super) struct Round {
     states: States,
+    tool: String,
     /// The caller. No other one can use its states.
     caller: String,
     can: ClientCapabilities,
@@ -91,20 +94,19 @@ pub(super) struct Round {
 /// The reason why a call was not approved.
 enum End {
     CannotAsk,
-    Asks(Box<Question>),
+    Asks {
+        text: String,
+        seal: String,
+        ttl: Duration,
+    },
     Refused(&'static str),
-}
-
-struct Question {
-    text: String,
-    seal: String,
-    ttl: Duration,
 }
 
 impl Round {
     /// Reads the state of a request, and leaves in it the state of the tool's server.
     pub(super) fn begin(
         states: &States,
+        call: &ToolCall,
         caller: String,
         can: ClientCapabilities,
         params: &mut CallToolRequestParams,
@@ -112,7 +114,8 @@ impl Round {
         let (mut given, mut said) = (None, None);
         let state = params.request_state.as_deref();
         if let Some(sealed) = state.and_then(|state| state.strip_prefix(OURS)) {
-            let opened = states.codec.open_json_with(sealed, caller.as_bytes());
+            let of = owner(call.tool(), &caller);
+            let opened = states.codec.open_json_with(sealed, of.as_bytes());
             let state: State = opened.map_err(|error| refused(why(&error)))?;
             params.request_state.clone_from(&state.theirs);
             if let Some(responses) = params
@@ -127,6 +130,7 @@ impl Round {
         }
         Ok(Self {
             states: states.clone(),
+            tool: call.tool().to_owned(),
             caller,
             can,
             given,
@@ -167,16 +171,15 @@ impl Round {
         }
         let left = approval
             .until()
-            .map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()));
-        let question = Question {
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let about = SealOptions::new().associated_data(&about);
+        *lock(&self.end) = Some(End::Asks {
             text,
-            seal: self
-                .states
-                .codec
-                .seal_with(&[], &SealOptions::new().associated_data(&about)),
-            ttl: left.clamp(Duration::from_millis(1), LONGEST),
-        };
-        *lock(&self.end) = Some(End::Asks(Box::new(question)));
+            seal: self.states.codec.seal_with(&[], &about),
+            ttl: left
+                .unwrap_or(LONGEST)
+                .clamp(Duration::from_millis(1), LONGEST),
+        });
         Err(unanswered(
             "the client is asked, and answers with its next request",
         ))
@@ -205,11 +208,10 @@ impl Round {
                 Err(ErrorData::missing_required_client_capability(missing))
             }
             End::Refused(why) => Err(refused(why)),
-            End::Asks(question) => {
-                let Question { text, seal, ttl } = *question;
+            End::Asks { text, seal, ttl } => {
                 let requests = approval(text);
                 let theirs = self.given.as_ref().and_then(|given| given.theirs.clone());
-                let state = self.seal(Some(seal), theirs, Some(ttl));
+                let state = self.seal(Some(seal), theirs, ttl);
                 Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
             }
         })
@@ -229,11 +231,15 @@ impl Round {
         let is_approved = self.used.get() == Some(&true);
         let state = &mut result.request_state;
         if is_approved || state.as_ref().is_some_and(|state| state.starts_with(OURS)) {
-            let given = self.given.as_ref().filter(|_| is_approved);
-            let ttl = given.and_then(|given| given.ttl).map(Duration::from_millis);
-            *state = Some(self.seal(None, state.take(), ttl));
+            *state = Some(self.seal(None, state.take(), LONGEST));
         }
         Ok(())
+    }
+
+    /// Makes a task of a tool's server one of ours, if the client has declared tasks.
+    pub(super) fn hide(&self, task: &mut Task) -> Option<()> {
+        self.can.supports_tasks().then_some(())?;
+        hide(task, &self.states.codec, &self.caller, &self.tool)
     }
 
     /// Returns whether an error of a tool's server is about capabilities that the client lacks.
@@ -241,7 +247,7 @@ impl Round {
         is_lacking(theirs, &self.can)
     }
 
-    fn seal(&self, asked: Option<String>, theirs: Option<String>, ttl: Option<Duration>) -> String {
+    fn seal(&self, asked: Option<String>, theirs: Option<String>, ttl: Duration) -> String {
         let mut approved = Vec::new();
         if let Some(given) = self
             .given
@@ -254,18 +260,19 @@ impl Round {
         }
         let state = State {
             nonce: getrandom::u64().expect("the system has random numbers"),
-            ttl: ttl.map(|ttl| ttl.as_millis() as u64),
             approved,
             asked,
             theirs,
         };
-        let mut options = SealOptions::new().associated_data(self.caller.as_bytes());
-        if let Some(ttl) = ttl {
-            options = options.ttl(ttl);
-        }
+        let of = owner(&self.tool, &self.caller);
+        let options = SealOptions::new().associated_data(of.as_bytes()).ttl(ttl);
         let sealed = self.states.codec.seal_json_with(&state, &options);
         format!("{OURS}{}", sealed.expect("numbers and strings are JSON"))
     }
+}
+
+fn owner(tool: &str, caller: &str) -> String {
+    format!("{tool} {caller}")
 }
 
 fn approval(text: String) -> InputRequests {
@@ -297,8 +304,8 @@ fn refused(why: &str) -> ErrorData {
 }
 
 /// How many used states are remembered: of one caller, and of how many callers.
-const MAX_USED: usize = 256;
-const MAX_CALLERS: usize = 1024;
+const MAX_USED: usize = 1000;
+const MAX_CALLERS: usize = 1000;
 
 /// The states that were used and have not expired, by the hash of their caller.
 #[derive(Default)]
@@ -311,7 +318,6 @@ impl Used {
     /// Notes a state as used; `false` if it was used before, or if there is not enough room.
     fn take(&self, caller: &str, state: &State) -> bool {
         let now = Instant::now();
-        let ttl = state.ttl.map_or(LONGEST, Duration::from_millis);
         let caller = self.hasher.hash_one(caller);
         let mut callers = lock(&self.callers);
         if callers.len() >= MAX_CALLERS && !callers.contains_key(&caller) {
@@ -324,7 +330,7 @@ impl Used {
         used.retain(|(until, _)| *until > now);
         let is_new = used.len() < MAX_USED && used.iter().all(|(_, nonce)| *nonce != state.nonce);
         if is_new {
-            used.push((now + ttl, state.nonce));
+            used.push((now + LONGEST, state.nonce));
         }
         is_new
     }

@@ -7,9 +7,10 @@ use std::{
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
-        CustomResult, ErrorCode, ErrorData, ListToolsResult, MetaObject, PaginatedRequestParams,
-        ResultType, ServerConfig, SubscriptionFilter, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+        CustomRequest, CustomResult, ErrorCode, ErrorData, GetTaskParams, GetTaskResult,
+        ListToolsResult, MetaObject, PaginatedRequestParams, ResultType, ServerConfig,
+        SubscriptionFilter, Tool, UpdateTaskParams,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -27,7 +28,12 @@ use super::{
     request::{call_of, can_be_asked, relay},
     rounds::Round,
 };
-use crate::{McpAnswer, errors, extras::free, future::first, lines::TOO_LARGE};
+use crate::{
+    McpAnswer, errors,
+    extras::{About, free},
+    future::first,
+    lines::TOO_LARGE,
+};
 
 impl ServerHandler for GatewayHandler {
     fn get_info(&self) -> ServerConfig {
@@ -83,11 +89,37 @@ impl ServerHandler for GatewayHandler {
         };
         let run = self.drain.run(&info, run);
         let Some(result) = cx.ct.run_until_cancelled(run).await else {
-            // The client may not read it.
-            let cancelled = "the request was cancelled";
-            return Err(ErrorData::internal_error(cancelled, None));
+            return Err(cancelled());
         };
         self.answered(result, &info, round.as_deref())
+    }
+
+    async fn get_task(
+        &self,
+        params: GetTaskParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let seen = self.ask_task(&params.task_id, About::Get, &cx).await?;
+        let seen = seen.ok_or_else(|| ErrorData::internal_error("the task has no state", None))?;
+        self.relay_task(seen, params.task_id, &cx)
+    }
+
+    async fn update_task(
+        &self,
+        params: UpdateTaskParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let about = About::Update(params.input_responses);
+        self.ask_task(&params.task_id, about, &cx).await.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        params: CancelTaskParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let asked = self.ask_task(&params.task_id, About::Cancel, &cx).await;
+        asked.map(drop)
     }
 
     async fn on_custom_request(
@@ -158,7 +190,13 @@ impl GatewayHandler {
         round: Option<&Round>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut response = match result.map(McpAnswer::into_inner) {
-            Ok(CallToolResponse::Task(_)) => of_error(&task().for_call(call), round)?,
+            Ok(CallToolResponse::Task(mut created)) => {
+                let tasks = self.settings.tasks.as_ref().and(round);
+                match tasks.and_then(|round| round.hide(&mut created.task)) {
+                    Some(()) => created.into(),
+                    None => of_error(&task().for_call(call), round)?,
+                }
+            }
             Ok(CallToolResponse::InputRequired(mut asks)) => {
                 if let Some(round) = round {
                     round.relay(&mut asks)?;
@@ -179,29 +217,40 @@ impl GatewayHandler {
                 &mut result.meta
             }
             CallToolResponse::InputRequired(asks) => &mut asks.meta,
+            CallToolResponse::Task(created) => &mut created.meta,
             _ => return Ok(response),
         };
-        let theirs = meta.take().map(|theirs| MetaObject(free(theirs.0)));
-        *meta = theirs.filter(|theirs| !theirs.0.is_empty());
-        if round.is_some() {
-            self.sign(meta);
+        match round {
+            Some(_) => self.sign(meta),
+            None => clean(meta),
         }
         Ok(response)
     }
 
-    /// Names the server that a result is from.
-    fn sign(&self, meta: &mut Option<MetaObject>) {
+    /// Names the gateway as the server that a result is from.
+    pub(super) fn sign(&self, meta: &mut Option<MetaObject>) {
+        clean(meta);
         let me = json!(self.settings.info.server_info);
         let meta = meta.get_or_insert_default();
         meta.0.insert(SERVER_INFO.to_owned(), me);
     }
 }
 
+/// Takes away what a tool's server says of the protocol.
+fn clean(meta: &mut Option<MetaObject>) {
+    let theirs = meta.take().map(|theirs| MetaObject(free(theirs.0)));
+    *meta = theirs.filter(|theirs| !theirs.0.is_empty());
+}
+
+/// The client may not read it.
+pub(super) fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
 /// The member of a result's `_meta` that names the server.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The error for a task. It is known to its server alone: a client could not ask the gateway for
-/// it.
+/// The error for a task that a client could not ask the gateway for.
 fn task() -> ToolError {
     ToolError::new(
         ErrorKind::PollTimeout,
@@ -228,6 +277,17 @@ fn of_error(error: &ToolError, round: Option<&Round>) -> Result<CallToolResponse
     meta.0.insert(ERROR_META.to_owned(), facts);
     result.meta = Some(meta);
     Ok(result.into())
+}
+
+/// Returns the error of a request that has no result for a model.
+pub(super) fn answer_to(error: &ToolError) -> ErrorData {
+    match errors::protocol_error(error) {
+        Some(theirs) if !is_lost(theirs.code, error.kind()) => passed_on(theirs, error, None),
+        _ => {
+            let facts = Some(Value::Object(error.public_body()));
+            ErrorData::internal_error(error.public_model_message(), facts)
+        }
+    }
 }
 
 /// Returns `true` for the words of a lost connection, an unknown session or a late answer. Clients

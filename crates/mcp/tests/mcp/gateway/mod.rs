@@ -14,6 +14,7 @@ mod progress;
 mod questions;
 mod rounds;
 mod sessions;
+mod tasks;
 mod trace;
 mod upstream;
 mod wire;
