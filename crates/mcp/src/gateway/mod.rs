@@ -3,6 +3,7 @@
 mod drain;
 mod elicit;
 mod handler;
+mod pages;
 mod request;
 mod rounds;
 mod server;
