@@ -1,6 +1,6 @@
 //! Callers that are known by their tokens.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use axum::{Router, routing::get};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -60,7 +60,21 @@ fn challenge(response: &Response) -> &str {
     response.headers()["www-authenticate"].to_str().unwrap()
 }
 
-/// auth42, auth47: only known callers, on each route; a call is that of its caller.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#protocol-requirements
+//# Implementations using an HTTP-based transport SHOULD conform to this specification.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#auth
+//# Implementations using an HTTP-based transport SHOULD conform to this specification, whereas
+//# implementations using STDIO transport SHOULD NOT follow this specification, and instead retrieve
+//# credentials from the environment.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security--endpoint
+//# Servers SHOULD implement proper authentication for all connections.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#access-token-privilege-restriction
+//# MCP servers MUST validate access tokens before processing the request, ensuring the access token
+//# is issued specifically for the MCP server, and take all necessary steps to ensure no data is
+//# returned to unauthorized parties.
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#security-considerations
+//# Implement proper access controls
+/// Only known callers, on each route; a call is that of its caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_without_a_known_token_is_refused() {
     let _beside = beside().await;
@@ -88,7 +102,7 @@ async fn a_request_without_a_known_token_is_refused() {
     assert_eq!(metrics.status(), 200);
 }
 
-/// sec: a session id is of no use to another caller.
+/// A session id is of no use to another caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_is_that_of_its_caller() {
     let _beside = beside().await;
@@ -170,7 +184,47 @@ async fn serve_keys(keys: Value) -> (String, std::sync::Arc<std::sync::atomic::A
     (url, asked)
 }
 
-/// auth43..48, asd1: signature, issuer, audience and times; the metadata of RFC 9728.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#authorization-server-location
+//# MCP servers MUST implement the OAuth 2.0 Protected Resource Metadata (RFC9728) specification to
+//# indicate the locations of authorization servers.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#authorization-server-location
+//# The Protected Resource Metadata document returned by the MCP server MUST include the
+//# `authorization_servers` field containing at least one authorization server.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+//# WWW-Authenticate Header: Include the resource metadata URL in the `WWW-Authenticate` HTTP header
+//# under `resource_metadata` when returning `401 Unauthorized` responses, as described in RFC9728
+//# Section 5.1.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+//# At the path of the server's MCP endpoint: `https://example.com/public/mcp` could host metadata
+//# at `https://example.com/.well-known/oauth-protected-resource/public/mcp`
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+//# At the root: `https://example.com/.well-known/oauth-protected-resource`
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#overview
+//# MCP servers MUST implement OAuth 2.0 Protected Resource Metadata (RFC9728).
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# MCP servers, acting in their role as an OAuth 2.1 resource server, MUST validate access tokens
+//# as described in OAuth 2.1 Section 5.2.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# MCP servers MUST validate that access tokens were issued specifically for them as the intended
+//# audience, according to RFC 8707 Section 2.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# If validation fails, servers MUST respond according to OAuth 2.1 Section 5.3 error handling
+//# requirements.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# Invalid or expired tokens MUST receive a HTTP 401 response.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# MCP servers MUST only accept tokens that are valid for use with their own resources.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#token-audience-binding-and-validation
+//# MCP servers MUST validate that tokens presented to them were specifically issued for their use
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#access-token-privilege-restriction
+//# A MCP server MUST follow the guidelines in OAuth 2.1 - Section 5.2 to validate inbound tokens.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#access-token-privilege-restriction
+//# MCP servers MUST only accept tokens specifically intended for themselves and MUST reject tokens
+//# that do not include them in the audience claim or otherwise verify that they are the intended
+//# recipient of the token.
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
+//# Well-Known URI: Serve metadata at a well-known URI as specified in RFC9728. This can be either:
+/// Signature, issuer, audience and times; the metadata of RFC 9728.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_is_known_by_a_token_of_the_authorization_server() {
     let _beside = beside().await;
@@ -258,6 +312,8 @@ async fn a_caller_is_known_by_a_token_of_the_authorization_server() {
     }
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/index#token-handling
+//# MCP servers MUST NOT accept or transit any other tokens.
 /// A server over HTTP, with a header that is in the environment: here another gateway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_over_http_gets_its_headers() {
@@ -266,17 +322,18 @@ async fn a_server_over_http_gets_its_headers() {
     let (_behind, url) = started("behind", &tokens).await;
     let folder = folder("before");
     let file = folder.join("gateway.toml");
-    let text =
-        format!("[servers.web]\nurl = '{url}'\nheaders = {{ authorization = {{ env = 'WEB' }} }}");
+    let text = format!(
+        "[servers.web]\nurl = '{url}'\nheaders = {{ authorization = {{ env = 'WEB' }} }}\n\
+         [auth.tokens]\nbob = '{OTHER}'"
+    );
     fs::write(&file, text).unwrap();
     let mut command = with_file(&file);
     command.env("WEB", format!("Bearer {TOKEN}"));
     let mut program = Program::of(command);
-    let client = program.client().await;
-    let call = rmcp::model::CallToolRequestParams::new("web__own__echo");
-    let call = tokio::time::timeout(Duration::from_secs(60), client.call_tool(call));
-    let answer = call.await.unwrap().unwrap();
-    assert_eq!(answer.content[0].as_text().unwrap().text, "{}");
-    client.cancel().await.unwrap();
+    let url = program.url().await;
+    let url = url.replace("/mcp", "/tools/web__own__echo/call");
+    // The server would refuse the token of the client.
+    let answer = post(&url, Some(OTHER), None, &json!({})).await;
+    assert_eq!(answer.status(), 200);
     fs::remove_dir_all(folder).unwrap();
 }
