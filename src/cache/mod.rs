@@ -123,7 +123,8 @@
 //! most an eighth of that, so that no principal can turn out the answers of all others. Beyond that
 //! the eighth that is stale first is forgotten, of all or of the principal. If all places are those
 //! of running calls, a call is sent and nothing is kept. Of answers above 64 KiB as JSON
-//! ([`with_max_answer`](CacheBuilder::with_max_answer)) nothing is kept.
+//! ([`with_max_answer`](CacheBuilder::with_max_answer)) nothing is kept, nor if server and tool
+//! have more than 512 bytes.
 //!
 //! The answers have at most 64 MiB together ([`with_max_bytes`](CacheBuilder::with_max_bytes)). One
 //! principal has an eighth, 8 MiB, and all together that were [not

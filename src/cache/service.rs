@@ -106,7 +106,7 @@ impl<C: Clone> CacheLayer<C> {
             rules.pass(&info, InertReason::NoPrincipal, help);
             return None;
         };
-        if owner.len() > MAX_PRINCIPAL {
+        if owner.len() > MAX_PRINCIPAL || reuse::has_long_names(&info) {
             return None;
         }
         let request = Request::new(call, &info, &rules.seed, answer);

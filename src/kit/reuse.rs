@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     answer::{Answer, Form, Text, form_of, input_of},
-    call::{CallInfo, ToolCall},
+    call::{CallInfo, MAX_NAME_BYTES, ToolCall},
     config::{ConfigError, positive, refuse_if},
     error::ToolError,
     event::{Event, Listener},
@@ -72,6 +72,11 @@ impl Request {
             answer,
         }
     }
+}
+
+/// Returns whether the names of a call are too long to be kept with an answer.
+pub(crate) fn has_long_names(call: &CallInfo) -> bool {
+    call.tool().len() + call.server().map_or(0, str::len) > 2 * MAX_NAME_BYTES
 }
 
 /// Tells the observers of a call that it has another one's answer.

@@ -68,7 +68,8 @@
 //! - `Failed` with the code [`TOOL_ALREADY_DONE`], completed: the first call has run, and its
 //!   answer was too large or was evicted.
 //! - `Overloaded`, not started: all places for keys are taken.
-//! - `InvalidInput`, not started: the key has more than 1 KiB, or the principal more than 20 KiB.
+//! - `InvalidInput`, not started: the key has more than 1 KiB, the principal more than 20 KiB, or
+//!   server and tool more than 512 bytes.
 //! - `DeadlineExceeded` or `Cancelled`, execution unknown: the deadline or the token ended the wait
 //!   for the first call.
 //!

@@ -108,8 +108,9 @@ fn enter(
         rules.inert.pass(&listener, &info, reason, help);
         Arc::default()
     });
-    if id.as_ref().is_some_and(|id| id.len() > MAX_ID) || owner.len() > MAX_PRINCIPAL {
-        let text = "the key, or the principal, of the call is too long";
+    let is_long = id.as_ref().is_some_and(|id| id.len() > MAX_ID) || owner.len() > MAX_PRINCIPAL;
+    if is_long || reuse::has_long_names(&info) {
+        let text = "the key, the principal or the names of the call are too long";
         return Err(ToolError::refusal(ErrorKind::InvalidInput, text));
     }
     let (flights, ttl) = match id {

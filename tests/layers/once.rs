@@ -611,11 +611,13 @@ async fn a_stranger_uses_up_his_own_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_keys_and_principals_are_refused() {
+async fn long_keys_principals_and_names_are_refused() {
     let (layer, tool) = (OnceLayer::new(), Tool::always(Step::ok("r")));
     for long in [
         pay().with_once_key("k".repeat(2_000)),
         pay().with_agent_id("a".repeat(30_000)),
+        // Issue 48, D6: a key has the names as they are.
+        pay().with_server("s".repeat(2_000)),
     ] {
         let error = make(&layer, &tool, long).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
