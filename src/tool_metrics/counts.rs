@@ -157,7 +157,7 @@ pub(super) struct Tool {
     pub(super) counts: Counts,
     pub(super) in_flight: u64,
     /// Set if the tool has a row. Without a row it can only have calls in flight.
-    pub(super) is_known: bool,
+    pub(super) is_shown: bool,
 }
 
 impl Tool {
@@ -165,7 +165,7 @@ impl Tool {
         Self {
             counts: Counts::new(range),
             in_flight: 0,
-            is_known: false,
+            is_shown: false,
         }
     }
 }

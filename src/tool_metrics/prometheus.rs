@@ -21,9 +21,9 @@ type Sample<'a> = (Vec<(&'a str, &'a str)>, u64);
 
 impl fmt::Display for Prometheus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A row that is not known has calls in flight alone; they count for the row of all others.
+        // A row that is not shown has calls in flight alone; they count for the row of all others.
         let all = || self.all.tools.iter();
-        let tools = || all().filter(|(_, tool)| tool.is_known);
+        let tools = || all().filter(|(_, tool)| tool.is_shown);
         let series: Vec<Series> = Series::all().collect();
         for series in series.chunk_by(|a, b| a.metric() == b.metric()) {
             let counts = tools().flat_map(|(labels, tool)| {
@@ -45,7 +45,7 @@ impl fmt::Display for Prometheus<'_> {
                 numbers(f, "counter", names::ERRORS_ALIAS, errors)?;
             }
         }
-        let without_row = all().filter(|(_, tool)| !tool.is_known);
+        let without_row = all().filter(|(_, tool)| !tool.is_shown);
         let without_row: u64 = without_row.map(|(_, tool)| tool.in_flight).sum();
         let in_flight = tools().map(|(labels, tool)| {
             let is_other = *labels == Labels::other();

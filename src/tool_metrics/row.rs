@@ -26,7 +26,7 @@ pub(super) struct Shared {
 
 /// The row of one tool.
 ///
-/// A model can invent names, so a row is *known* only after its first call that
+/// A model can invent names, so a row is *shown* only after its first call that
 /// [shows](CallEnd::shows_a_tool) that there is such a tool. Until then it counts nothing but calls
 /// in flight, the rest counts for [`OTHER`](super::OTHER), and it is forgotten when its place is
 /// needed.
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 pub(super) struct Row {
     labels: Labels,
     counts: Mutex<Counts>,
-    known: AtomicBool,
+    shown: AtomicBool,
     /// Its key is known to the registry too. Never set for the other row.
     proved: AtomicBool,
     sinks: OnceLock<Box<[Box<dyn ToolSink>]>>,
@@ -46,12 +46,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `other` counts for it until it is known; the other one itself has none.
+    /// `other` counts for it until it is shown; the other one itself has none.
     pub(super) fn new(labels: Labels, shared: &Arc<Shared>, other: Option<&Arc<Self>>) -> Self {
         Self {
             labels,
             counts: Mutex::new(Counts::new(shared.range)),
-            known: AtomicBool::new(other.is_none()),
+            shown: AtomicBool::new(other.is_none()),
             proved: AtomicBool::new(false),
             sinks: OnceLock::new(),
             shared: Arc::clone(shared),
@@ -60,21 +60,21 @@ impl Row {
     }
 
     #[inline]
-    fn is_known(&self) -> bool {
-        self.known.load(Relaxed)
+    fn is_shown(&self) -> bool {
+        self.shown.load(Relaxed)
     }
 
     /// Marks the row as that of a tool that exists.
     fn recognised(&self) {
-        if !self.is_known() {
-            self.known.store(true, Relaxed);
+        if !self.is_shown() {
+            self.shown.store(true, Relaxed);
         }
     }
 
-    /// Returns this row if it counts as known, else that of all others.
-    fn or_other(&self, as_known: bool) -> &Self {
+    /// Returns this row if it counts as shown, else that of all others.
+    fn or_other(&self, as_shown: bool) -> &Self {
         match &self.other {
-            Some(other) if !as_known => other,
+            Some(other) if !as_shown => other,
             _ => self,
         }
     }
@@ -84,7 +84,7 @@ impl Row {
         !self.shared.sinks.is_empty()
     }
 
-    /// Calls the sinks. Not of a row that is not known.
+    /// Calls the sinks. Not of a row that is not shown.
     fn tell(&self, tell: impl Fn(&dyn ToolSink)) {
         if self.has_sinks() {
             // A sink that is made may call the tool itself: nothing is locked.
@@ -103,7 +103,7 @@ impl Row {
         let tool = all.tools.entry(self.labels.clone());
         let tool = tool.or_insert_with(|| Tool::new(self.shared.range));
         tool.in_flight += in_flight as u64;
-        tool.is_known |= self.is_known();
+        tool.is_shown |= self.is_shown();
         tool.counts.merge(&lock(&self.counts));
     }
 
@@ -114,7 +114,7 @@ impl Row {
         if series != Series::Reused {
             row.recognised();
         }
-        let row = row.or_other(row.is_known());
+        let row = row.or_other(row.is_shown());
         lock(&row.counts).add(series, 1);
         // The row has counted, so it stays. The event is not a call in flight for sinks.
         drop(seat);
@@ -125,21 +125,21 @@ impl Row {
     /// [`ended`](Self::ended) needs that again.
     #[inline]
     pub(super) fn began(&self) -> bool {
-        let as_known = self.is_known();
+        let as_shown = self.is_shown();
         if self.has_sinks() {
-            self.or_other(as_known).tell(|sink| sink.started());
+            self.or_other(as_shown).tell(|sink| sink.started());
         }
-        as_known
+        as_shown
     }
 
     /// A call has ended, usually with a success and without sinks.
     #[inline]
-    pub(super) fn ended(at: &Place, call: &CallInfo, began_as_known: bool, end: &CallEnd<'_>) {
+    pub(super) fn ended(at: &Place, call: &CallInfo, began_as_shown: bool, end: &CallEnd<'_>) {
         let row = at.value();
         if end.failure.is_none() && row.proved.load(Relaxed) && !row.has_sinks() {
             return lock(&row.counts).ended(end);
         }
-        row.ended_otherwise(at, call, began_as_known, end);
+        row.ended_otherwise(at, call, began_as_shown, end);
     }
 
     #[inline(never)]
@@ -147,10 +147,10 @@ impl Row {
         &self,
         at: &Place,
         call: &CallInfo,
-        began_as_known: bool,
+        began_as_shown: bool,
         end: &CallEnd<'_>,
     ) {
-        self.or_other(began_as_known).tell(|sink| sink.left());
+        self.or_other(began_as_shown).tell(|sink| sink.left());
         if end.shows_a_tool() {
             self.recognised();
         }
@@ -158,14 +158,14 @@ impl Row {
             at.prove(call);
             self.proved.store(at.is_known(), Relaxed);
         }
-        self.or_other(self.is_known()).count(end);
+        self.or_other(self.is_shown()).count(end);
     }
 
     fn count(&self, end: &CallEnd<'_>) {
         // A code is redacted before the lock is taken.
         let label = end.code.map(|code| {
-            let known = lock(&self.counts).label(code);
-            known.unwrap_or_else(|| label(code))
+            let same = lock(&self.counts).label(code);
+            same.unwrap_or_else(|| label(code))
         });
         let mut counts = lock(&self.counts);
         counts.ended(end);
@@ -181,7 +181,7 @@ impl Evict for Arc<Row> {
     const IS_KNOWN: bool = false;
 
     fn eviction(&self) -> Eviction {
-        match self.is_known() {
+        match self.is_shown() {
             true => Eviction::Forbidden,
             false => Eviction::Free,
         }

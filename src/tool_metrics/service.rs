@@ -66,7 +66,7 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
         below.listen(&self.metrics.0.listener);
         let seat = self.metrics.0.seat(below.call());
         Ok(Observer {
-            began_as_known: seat.value().began(),
+            began_as_shown: seat.value().began(),
             seat,
             is_resolved: call.is_resolved() && below.call().listed_tool().is_some(),
             since: Instant::now(),
@@ -79,8 +79,8 @@ impl<Res, C: Classify<Res> + Clone> Gate<Res> for MetricsLayer<C> {
 /// A call that is counted as being in flight.
 pub struct Observer<C> {
     seat: Seat,
-    /// Set if its row was [known](super::row::Row::began) when it began.
-    began_as_known: bool,
+    /// Set if its row was [shown](super::row::Row::began) when it began.
+    began_as_shown: bool,
     /// Set if a table has given the call its tool's name.
     is_resolved: bool,
     since: Instant,
@@ -96,7 +96,7 @@ impl<C> Observer<C> {
     }
 
     fn count(&self, end: &CallEnd<'_>) {
-        Row::ended(&self.seat, self.below.call(), self.began_as_known, end);
+        Row::ended(&self.seat, self.below.call(), self.began_as_shown, end);
     }
 
     #[cold]
