@@ -391,6 +391,15 @@ fn the_end_of_a_pause_is_no_idle_time() {
     }
 }
 
+/// Issue 48: the largest number is a size, and not one that is unknown.
+#[test]
+fn the_largest_size_is_not_unknown() {
+    let mut call = call();
+    let seen = call.observe();
+    call.record(|record| record.set_output_bytes(u64::MAX));
+    assert!(seen.output_bytes().is_some());
+}
+
 /// Issue 48, D12: a timeout of less than a millisecond is not one of zero for the next process.
 #[test]
 fn a_timeout_is_written_rounded_up() {

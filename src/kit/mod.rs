@@ -2,29 +2,28 @@
 //!
 //! The terms that a reader of one layer needs:
 //!
-//! - `Prepared`, `Taken`: an inner service that was polled: called in place, or moved into the
-//!   future with its place in the queue.
-//! - `Preparing`, `Unprepared`, `GivenUp`: the future's wait for the moved service; why the
-//!   call was not sent.
+//! - `Prepared`, `Readiness`: an inner service, and whether it was ready when last polled. A call
+//!   runs on the instance that was polled.
+//! - `WaitLimit`: bounds the waits of a call by its deadline and its caller's cancellation, and
+//!   marks it as held meanwhile (`call::Hold`).
 //! - `flow`: `Watched`, `Sent`, `Held`: the service of a layer that only observes the ends of
 //!   calls, its future, and a ticket for state that a layer holds for a call; the rest of
 //!   `flow` is public.
 //! - `inner::poll`: polls an inner future and drops it with its answer.
-//! - `inner::Parked`: the part of a call that a service keeps while it calls the inner service;
-//!   the inner future is then made in its place.
 //! - `inner::call_in_place`: calls the inner service and builds the future around the inner
 //!   future, which is made in its place.
 //! - `InFlight`, `Beginning`: reports exactly once how a call ended: with a result, a panic, or
 //!   dropped.
-//! - `Registry`, `Entry`, `Keep`, `Evict`: the bounded map of keys, its entries, and which may
-//!   be evicted.
+//! - `Registry`, `Entry`, `Evict`: the bounded map of keys, its entries, and which may be evicted.
+//!   A key is *known* if a call with it has succeeded, or if it was declared.
 //! - `Timer`: ready at a moment; costs nothing before its first poll.
 //! - `Caller`: the caller's cancellation token, watched.
 //! - `PerTool`: settings by a tool's name.
 //! - `Audience`: the listeners that a breaker or another long-lived value has seen.
-//! - `Known`: an optional `u64` in eight bytes.
-//! - `Repeat`, `Request`, `Resend`, `Template`: the decisions of a layer about the attempts of
-//!   a call; the call and its attempts so far; the service that makes them.
+//! - `Flights`, `Flight`, `Reuse`: values by key, each made by one caller at a time; a call at its
+//!   key; and what a layer keeps of its end.
+//! - `Attempts`, `Resend`, `Template`: the attempts at a call; a call that may be sent again; the
+//!   service that makes them.
 //! - `lane`: `here`, `Spread`: per-thread shards; references without contention between
 //!   threads.
 
