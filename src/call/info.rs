@@ -221,9 +221,8 @@ impl CallInfo {
         self.ident.names.is_named(name)
     }
 
-    /// The shortest timeout on the call's way, in milliseconds, as far as its layers have reported
-    /// it by now; 0 if there is none. Clones that run at the same time without an observer share
-    /// it.
+    /// The [shortest timeout](Record::limit_ms) on the call's way, as far as its layers have
+    /// reported it by now.
     pub(crate) fn limit_ms(&self) -> u32 {
         self.ident.record.limit_ms.load(Relaxed)
     }

@@ -56,8 +56,8 @@ pub use self::{
 pub(crate) use self::{
     observation::Recorded,
     principal::Whose,
-    record::{known, nanos},
-    way::Held,
+    record::{nanos, written},
+    way::Hold,
 };
 pub use crate::text::values::ValueCounter;
 

@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use super::{CallInfo, Record, known};
+use super::{CallInfo, Record, record::both, written};
 use crate::{error::ToolError, event::Listen, redact::Rules};
 
 /// An observer's view of a call's [`Record`]; see
@@ -52,14 +52,9 @@ impl Observation {
         }
     }
 
-    /// Returns the rules for showing the end of the call, if inner layers have put others on it:
-    /// the caller's own rules, with the secrets that were sent.
+    /// Returns the rules for showing the end of the call, if inner layers have put others on it.
     pub(crate) fn rules_below(&self) -> Option<Rules> {
-        let (below, own) = (self.record().rules()?, self.call().rules());
-        Some(match own.are_built_in() {
-            true => below.with_secrets_of(own),
-            false => own.clone().with_secrets_of(&below),
-        })
+        Some(both(self.call().rules(), self.record().rules()?))
     }
 
     /// Hands the observation over. Nothing is left here.
@@ -224,12 +219,12 @@ impl Observation {
     /// Returns the timeout in force at the last attempt; `None` without one. What a deadline leaves
     /// of it is known once the call has waited.
     pub fn timeout(&self) -> Option<Duration> {
-        known(self.record().timeout.load(Relaxed)).map(Duration::from_nanos)
+        written(self.record().timeout.load(Relaxed)).map(Duration::from_nanos)
     }
 
     /// Returns the timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        known(self.record().configured.load(Relaxed)).map(Duration::from_nanos)
+        written(self.record().configured.load(Relaxed)).map(Duration::from_nanos)
     }
 
     /// Returns how many attempts there may be; `None` if no layer repeats the call.
@@ -246,7 +241,7 @@ impl Observation {
     /// Returns the bytes of the answer as compact JSON, if the tool service or a layer has set
     /// them.
     pub fn output_bytes(&self) -> Option<u64> {
-        known(self.record().output_bytes.load(Relaxed))
+        written(self.record().output_bytes.load(Relaxed))
     }
 
     /// Returns whether a timeout layer found the call slow.
@@ -275,7 +270,7 @@ impl Observation {
 /// The figures of a record at one moment, in the record's own units, as few of them are ever read.
 #[derive(Clone, Default)]
 pub(crate) struct Recorded {
-    /// One more than the number, or 0 if it is not [known], as the two below.
+    /// One more than the number, or 0 if it was not [written], as the two below.
     pub(crate) timeout: u64,
     pub(crate) configured_timeout: u64,
     pub(crate) output_bytes: u64,

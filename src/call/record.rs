@@ -54,7 +54,14 @@ pub struct Record {
     pub(super) wants_output_bytes: AtomicBool,
     pub(super) way: Way,
     /// The shortest timeout on the way of the attempt that runs, in milliseconds; 0 if there is
-    /// none. Written also without an observer, as circuit breakers judge by it.
+    /// none. Circuit breakers judge by it whether a call that was dropped has timed out.
+    ///
+    /// - A call carries the limit of its outer layers, `ToolCall::limit_ms`. Each layer that ends
+    ///   calls shortens it ([`CallExt::limit`](crate::flow::CallExt::limit)), and writes it here: a
+    ///   breaker outside that layer has only the call's record. So it is written without an
+    ///   observer too, and clones that run at the same time without one share it.
+    /// - A breaker keeps that of the last call that it has judged, `Circuit::limit_ms`, because it
+    ///   chooses the next probe before the inner layers have written theirs.
     pub(super) limit_ms: AtomicU32,
     /// The beginning of the idempotency keys of its recordings; 0 before the first one is asked
     /// for.
@@ -97,8 +104,8 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// Returns a number of a record that may not be known: it is one more, or 0.
-pub(crate) fn known(number: u64) -> Option<u64> {
+/// Returns a number that a record keeps as one more, or as 0 if nothing has written it.
+pub(crate) fn written(number: u64) -> Option<u64> {
     number.checked_sub(1)
 }
 
@@ -106,6 +113,15 @@ pub(crate) fn known(number: u64) -> Option<u64> {
 #[inline]
 pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the rules for what both hold: the outer ones, unless they are the built-in ones, and the
+/// secrets of both.
+pub(super) fn both(outer: &Rules, inner: Rules) -> Rules {
+    match outer.are_built_in() {
+        true => inner.with_secrets_of(outer),
+        false => outer.clone().with_secrets_of(&inner),
+    }
 }
 
 impl Record {
@@ -216,7 +232,7 @@ impl Record {
     /// Sets how many bytes the answer has, as compact JSON. For code that knows the size: the tool
     /// itself, or a layer that has measured it.
     pub fn set_output_bytes(&self, bytes: u64) {
-        self.output_bytes.store(bytes.wrapping_add(1), Relaxed);
+        self.output_bytes.store(bytes.saturating_add(1), Relaxed);
     }
 
     /// Marks the call as slow.
@@ -254,15 +270,12 @@ impl Record {
     }
 
     /// Keeps the first rules of a recording, those of the outermost layer. Later ones may be from
-    /// another stack that the tool calls: only their secrets are added.
+    /// another stack that the tool calls.
     pub(super) fn set_rules(&self, rules: Rules) {
         let recording = self.recording();
         self.put(|rare| {
             rare.rules = Some(match rare.rules.take() {
-                Some((of, first)) if of == recording => match first.are_built_in() {
-                    true => (of, rules.with_secrets_of(&first)),
-                    false => (of, first.with_secrets_of(&rules)),
-                },
+                Some((of, first)) if of == recording => (of, both(&first, rules)),
                 _ => (recording, rules),
             });
         });

@@ -52,7 +52,8 @@ pub struct ToolCall {
     pub(super) deadline: Option<Instant>,
     /// Which recording the call belongs to; 0 without an observer.
     pub(super) recording: u32,
-    /// The shortest timeout of the outer layers, in milliseconds; 0 if there is none.
+    /// The shortest timeout of the outer layers, in milliseconds; 0 if there is none. See
+    /// [`Record::limit_ms`](super::Record).
     pub(super) limit_ms: u32,
     pub(super) attempt: u16,
     pub(super) claims: AtomicU8,

@@ -91,23 +91,23 @@ impl CallInfo {
         self.observed().is_free_for(self.recording)
     }
 
-    /// Marks that a layer holds the call back, until it [releases](Held::release) it: an observer
+    /// Marks that a layer holds the call back, until it [releases](Hold::release) it: an observer
     /// that sees the future dropped meanwhile knows that the call was not sent. Clones that run at
     /// the same time share the mark, unless a clone has a recording of its own.
-    pub(crate) fn hold(self) -> Held {
+    pub(crate) fn hold(self) -> Hold {
         if !self.is_free() {
-            return Held(None);
+            return Hold(None);
         }
         let hold = |way| Some((way | HELD) + ONE_HOLDER);
         let hold = self.way().0.fetch_update(SeqCst, Relaxed, hold);
         if self.is_free() {
-            return Held(Some(self));
+            return Hold(Some(self));
         }
         // The recording of a clone has begun meanwhile.
         let before = hold.unwrap_or_else(|way| way);
         let undo = |way| Some(undone(way, before));
         let _ = self.way().0.fetch_update(Relaxed, Relaxed, undo);
-        Held(None)
+        Hold(None)
     }
 
     /// Marks that a function has the call: it was not sent, as far as is known, until it is
@@ -168,9 +168,9 @@ fn undone(way: u32, before: u32) -> u32 {
 
 /// A call that a layer holds back.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Option<CallInfo>);
+pub(crate) struct Hold(Option<CallInfo>);
 
-impl Held {
+impl Hold {
     /// Marks that the call is sent. Without this it stays held, also after the drop.
     pub(crate) fn release(&self) {
         if let Some(call) = &self.0 {
@@ -179,7 +179,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(call) = &self.0 {
             call.way().0.fetch_sub(ONE_HOLDER, Relaxed);

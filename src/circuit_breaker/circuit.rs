@@ -157,8 +157,8 @@ impl Report<'_> {
 pub(super) struct Circuit {
     pub(super) cell: Cell,
     pub(super) shared: Arc<Shared>,
-    /// The shortest timeout on the way of the last call that was judged and had one, in
-    /// milliseconds; 0 if none was.
+    /// The [shortest timeout](crate::call::Record) on the way of the last call that was judged and
+    /// had one; 0 if none was.
     pub(super) limit_ms: AtomicU32,
     /// The listeners of calls that have met this breaker.
     pub(super) audience: Audience,

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::timer::Timer;
 use crate::{
-    call::{Held, ToolCall},
+    call::{Hold, ToolCall},
     error::{ErrorKind, ToolError},
 };
 
@@ -49,7 +49,7 @@ pub struct WaitLimit {
     caller: Caller,
     timer: Timer,
     deadline: Option<Instant>,
-    held: Held,
+    held: Hold,
 }
 
 /// The error of a call that waited for a service and was not sent.
@@ -84,7 +84,7 @@ impl WaitLimit {
             caller: Caller::of(call),
             timer: Timer::default(),
             deadline: call.deadline(),
-            held: Held::default(),
+            held: Hold::default(),
         }
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::call::{Recorded, known};
+use crate::call::{Recorded, written};
 
 /// The records of the layers inside a [`ToolResultLayer`](super::ToolResultLayer) for a call, and
 /// values that the caller adds.
@@ -23,12 +23,12 @@ impl Metadata {
 
     /// Returns the timeout in force at the last attempt.
     pub fn timeout(&self) -> Option<Duration> {
-        known(self.below.timeout).map(Duration::from_nanos)
+        written(self.below.timeout).map(Duration::from_nanos)
     }
 
     /// Returns the timeout as configured, before a deadline shortened it.
     pub fn configured_timeout(&self) -> Option<Duration> {
-        known(self.below.configured_timeout).map(Duration::from_nanos)
+        written(self.below.configured_timeout).map(Duration::from_nanos)
     }
 
     /// Returns whether the call took more than its fraction of the timeout.
@@ -49,7 +49,7 @@ impl Metadata {
     /// Returns how many bytes the answer has as JSON, if the tool or a layer has
     /// [said](crate::Record::set_output_bytes).
     pub fn output_bytes(&self) -> Option<u64> {
-        known(self.below.output_bytes)
+        written(self.below.output_bytes)
     }
 
     /// Returns the value that the caller has added under this key.
