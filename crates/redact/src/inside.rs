@@ -23,7 +23,8 @@ pub(super) fn redacted<'t>(rules: &Rules, text: &'t str, nested: usize) -> Cow<'
     if nested >= MAX_NESTED || !text.bytes().any(|b| matches!(b, b'\\' | b'{')) {
         return Cow::Borrowed(text);
     }
-    while let Some(i) = text[at..].find_of("\"'{") {
+    let opens = |b| matches!(b, b'"' | b'\'' | b'{');
+    while let Some(i) = text[at..].bytes().position(opens) {
         looked_at(i);
         at += i;
         let found = match text.as_bytes()[at] {

@@ -131,12 +131,10 @@ impl Folded {
         let whole = |(at, word)| bare(at, word) && is_whole(word);
         let parts = self.parts().filter(|(at, part, _)| bare(*at, part));
         let kinds = parts.fold(0, |kinds, (.., kind)| kinds | kind);
-        if kinds & STRONG != 0 || self.is_disguised() || self.words().any(whole) {
-            self.in_prose(Strength::Strong)
-        } else if kinds & WEAK != 0 {
-            self.in_prose(self.compound())
-        } else {
-            Strength::Harmless
+        match kinds & STRONG != 0 || self.is_disguised() || self.words().any(whole) {
+            true => self.in_prose(Strength::Strong),
+            false if kinds & WEAK != 0 => self.in_prose(self.compound()),
+            false => Strength::Harmless,
         }
     }
 
@@ -152,9 +150,8 @@ impl Folded {
     /// `p4ssw0rd`: digits stand for letters.
     fn is_disguised(&self) -> bool {
         let letter = |c| {
-            let known = DISGUISED[0]
-                .iter()
-                .position(|digit| char::from(*digit) == c);
+            let mut digits = DISGUISED[0].iter();
+            let known = digits.position(|digit| char::from(*digit) == c);
             known.map_or(c, |at| char::from(DISGUISED[1][at]))
         };
         let is_password = |text: String| {
@@ -218,12 +215,10 @@ impl Folded {
     fn in_prose(&self, strength: Strength) -> Strength {
         let word = self.last_word();
         let several = word.len() < self.text.len();
-        if several && is(word, DESCRIBED) {
-            Strength::Described
-        } else if several && is(word, FAILURE) || word == "keyerror" {
-            Strength::Weak
-        } else {
-            strength
+        match () {
+            () if several && is(word, DESCRIBED) => Strength::Described,
+            () if several && is(word, FAILURE) || word == "keyerror" => Strength::Weak,
+            () => strength,
         }
     }
 }

@@ -98,11 +98,10 @@ impl<'m> Members<'m> {
 
     /// Returns whether a member is a secret as a whole.
     pub(super) fn hides(&self, key: &String, value: &Value) -> bool {
+        let opaque = |text: &str| is_connection(key) && is_opaque(text);
         self.named == Some(key)
             || self.secret.contains(&key.as_str())
-            || value
-                .as_str()
-                .is_some_and(|text| is_connection(key) && is_opaque(text))
+            || value.as_str().is_some_and(opaque)
     }
 
     /// The role of a member. The data of a picture is not read as text.

@@ -163,17 +163,14 @@ impl Values {
         mut look: impl FnMut(&str, &[Box<str>], &dyn Fn(usize) -> usize),
     ) {
         look(text, &self.all, &|at| at);
-        let signs: &[char] = match self.is_spaced {
-            true => &['%', '\\', '&', '+', '\n', '\r'],
-            false => &['%', '\\', '&'],
-        };
+        let signs = if self.is_spaced { "%\\&+\n\r" } else { "%\\&" };
         for start in (0..text.len()).step_by(PART) {
             let end = floor(text, start + PART + self.longest());
             let start = floor(text, start);
             let mut plain = text[start..end].to_owned();
             let mut origin: Vec<usize> = (start..=end).collect();
             for _ in 0..MAX_LEVELS {
-                if !plain.contains(signs) {
+                if !plain.has_of(signs) {
                     break;
                 }
                 let (next, places) = unescaped(&plain, Escapes::All);

@@ -470,11 +470,7 @@ impl fmt::Display for RedactedText<'_> {
         let (head, cut) = shown::head(self.rules, self.text, self.max, 0);
         let (head, more) = visible(head, self.max, misleads_in_text);
         f.write_str(&head)?;
-        if cut || more {
-            f.write_str(TRUNCATED)
-        } else {
-            Ok(())
-        }
+        f.write_str(if cut || more { TRUNCATED } else { "" })
     }
 }
 

@@ -191,7 +191,8 @@ pub(super) fn is_hex(word: &str) -> bool {
 
 /// The last line of `text`, without its end.
 pub(super) fn last_line(text: &str) -> &str {
-    after_last(text, |c| c == '\n')
+    let end = text.as_bytes().iter().rposition(|b| *b == b'\n');
+    &text[end.map_or(0, |end| end + 1)..]
 }
 
 /// How many blanks `line` begins with.

@@ -73,8 +73,8 @@ pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
     }
     // `.password("x")`, `setPassword("x")`: a builder or a setter.
     let mut verbs = ["set_", "with_", "set", "with"].iter();
-    let verb = verbs.find_map(|verb| strip_ignore_case(name, verb));
-    let noun = verb.unwrap_or(name);
+    let noun = verbs.find_map(|verb| strip_ignore_case(name, verb));
+    let noun = noun.unwrap_or(name);
     let sets = noun.len() < run.word().len() && is_one_of(noun, TYPES);
     let start = skip(text, run.end + 1, char::is_whitespace);
     let argument = text[start..].trim_start_of("\\");
@@ -137,10 +137,9 @@ fn is_reference(text: &str, value: &Range<usize>, sure: bool) -> bool {
     }
     // `DB_PASSWORD=secret.garden` and `password: correct.secret.horse` are settings.
     let names = |part: &str| BUILT_IN.strength(part) != Strength::Harmless;
-    let named = match sure {
-        true => path_parts(path).last().is_some_and(names),
-        false => path_parts(path).any(names),
-    };
+    let last = || path_parts(path).last().is_some_and(names);
+    let any = || path_parts(path).any(names);
+    let named = if sure { last() } else { any() };
     let parted = path.has_of(".") || path.holds("::");
     let code = !sure || text[..value.start].ends_with(' ') || rest.starts_of("),");
     root || parted && (code && (path.holds("::") || named) || !sure && !constructs)

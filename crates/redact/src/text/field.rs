@@ -169,18 +169,13 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     let pair = first && (text[end..].starts_of("])}>") || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
-    let looks = if first || sure {
-        looks_secret(value) || is_mixed(value)
-    } else {
-        is_random(value)
-    };
+    let loose = (first || sure) && (looks_secret(value) || is_mixed(value));
+    let looks = loose || !first && !sure && is_random(value);
     let looks = looks && !is_composed(value) && shape == Shape::Secret;
     // `"authorization_code", "refresh_token"`
     let names = value.has_of("_") && shape != Shape::Secret && run.rules.announces(value);
-    let secret = match name.starts_with('-') {
-        true => !value.starts_with("--"),
-        false => (pair || looks) && !names,
-    };
+    let flag = name.starts_with('-');
+    let secret = flag && !value.starts_with("--") || !flag && (pair || looks) && !names;
     (secret && !in_names(run, value)).then(|| value::whole(value::extent, text, start, seen))
 }
 

@@ -22,15 +22,13 @@ pub(super) fn is_placeholder(word: &str) -> bool {
     if word.chars().all(hidden) || word.starts_with("...[truncated]") {
         return !word.is_empty();
     }
+    let mut rest = word.trim_end_of(".,;");
     // Marks of Terraform and others.
-    if matches!(
+    let mark = matches!(
         word,
         "(sensitive value)" | "(known after apply)" | "[hidden]" | "[masked]"
-    ) {
-        return true;
-    }
-    let mut rest = word.trim_end_of(".,;");
-    if word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
+    );
+    if mark || word.starts_with("$(") && word.ends_with(')') || is_name_itself(rest) {
         return true;
     }
     while let Some(len) = variable(rest) {

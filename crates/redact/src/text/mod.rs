@@ -277,7 +277,6 @@ impl<'a> Run<'a> {
             && self.word().bytes().all(data)
     }
 
-    #[inline(never)]
     fn word(&self) -> &'a str {
         &self.text[self.at..self.end]
     }

@@ -434,10 +434,10 @@ fn inside(value: &str) -> &str {
         return value;
     };
     let called = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic());
-    match called && value.has_of("\"") {
-        true => inner.trim_matches(|c: char| c.is_whitespace() || "\"'\\,)(".contains(c)),
-        false => value,
-    }
+    let marks = |c: char| c.is_whitespace() || "\"'\\,)(".contains(c);
+    let quoted = called && value.has_of("\"");
+    let inner = inner.trim_matches(marks);
+    if quoted { inner } else { value }
 }
 
 /// `--password x`, `-token x`.

@@ -118,10 +118,10 @@ fn header_end(text: &str, start: usize, bounded: bool) -> usize {
             }
             let close = quote.close(text, inner).filter(|_| opens);
             at = close.map_or(inner, |close| close.end);
-        } else if at < text.len() {
-            at = skip(text, at, |c| c == '\\').max(at + 1);
-        } else {
+        } else if at == text.len() {
             return at;
+        } else {
+            at = skip(text, at, |c| c == '\\').max(at + 1);
         }
     }
 }

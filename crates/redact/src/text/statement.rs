@@ -2,8 +2,6 @@
 //! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
 //! `Set-Item Env:TOKEN -Value 'x'`).
 
-use std::ops::RangeInclusive;
-
 use super::{command::words, prelude::*};
 
 /// How far the value may stand from the word that announces it.
@@ -85,16 +83,17 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         value::secret(run.text, run.end + marks.iter().find_map(end)?, shown)
     };
     match run.word() {
-        "PASS" => return spoken(run, 1..=1),
-        "LOGIN" => return spoken(run, 2..=2),
-        "IDENTIFY" => return spoken(run, 1..=2),
+        "PASS" => return spoken(run, &[1]),
+        "LOGIN" => return spoken(run, &[2]),
+        "IDENTIFY" => return spoken(run, &[1, 2]),
         word if word.eq_ignore_ascii_case("setuser") => return behind(&[" >"]),
         word if word.eq_ignore_ascii_case("wifi") => return behind(&[";P:", ":P:"]),
         word if is_one_of(word, "assword assphrase password passphrase") => return sent(run),
         _ => {}
     }
     let mut rows = ROWS.iter();
-    let row = rows.find(|(words, by, _)| is_one_of(run.word(), words) && led(by));
+    let row =
+        rows.find(|(words, by, _)| is_one_of(run.word(), words) && (by.is_empty() || led(by)));
     let names = row?.2;
     let line = until(run.ahead(NEAR), "\n");
     let word = words(line).nth(names);
@@ -106,7 +105,7 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
 }
 
 /// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`.
-fn spoken(run: &Run<'_>, count: RangeInclusive<usize>) -> Option<Range<usize>> {
+fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
     let line = until(run.ahead(NEAR), "\r\n\"");
     let words: Vec<_> = words(line).collect();
     let (start, last) = *words.last()?;

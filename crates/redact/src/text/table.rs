@@ -290,10 +290,8 @@ fn cell_end(text: &str, from: usize, sign: char) -> usize {
     let end = end.map_or(text.len(), |i| from + i);
     looked_at(end - from);
     let blank = sign == ' ' && text[end..].starts_with(' ') && !text[end..].starts_with("  ");
-    match blank {
-        true => cell_end(text, end + 1, sign),
-        false => end,
-    }
+    let more = || cell_end(text, end + 1, sign);
+    if blank { more() } else { end }
 }
 
 /// The end of a quoted cell, in which a quote is two; none if it does not end.

@@ -20,10 +20,8 @@ pub(super) fn find<'a>(run: &Run<'a>) -> Option<Secret<'a>> {
             // In a token there may be marks that end a run.
             let rest = &run.text[end..];
             let goes_on = rest.starts_of("=%|") && !rest.starts_with("%2");
-            let end = match goes_on {
-                true => bare_end(run.text, end),
-                false => end,
-            };
+            let whole = || bare_end(run.text, end);
+            let end = if goes_on { whole() } else { end };
             return Some((rule, start..end));
         }
     }

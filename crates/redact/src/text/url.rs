@@ -148,10 +148,8 @@ fn path_segment(run: &Run<'_>) -> Option<Range<usize>> {
         let bare = part.strip_prefix("private-").unwrap_or(part);
         // What has a version as its parent is a number of something, unless it is nothing else.
         let long = || bare.len() > 32 && bare.bytes().any(|b| b.is_ascii_uppercase());
-        let known = match is_one_of(before, "v2 v3") {
-            true => bare.len() == 32 || long(),
-            false => NAMES.has(before),
-        };
+        let numbered = is_one_of(before, "v2 v3");
+        let known = numbered && (bare.len() == 32 || long()) || !numbered && NAMES.has(before);
         let start = at;
         (before, at) = (part, at + part.len() + 1);
         let secret = (known || bare.len() < part.len()) && is_random_segment(bare);
