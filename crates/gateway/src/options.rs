@@ -98,6 +98,9 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            //= https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security--endpoint
+            //# When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than
+            //# all network interfaces (0.0.0.0).
             listen: (Ipv4Addr::LOCALHOST, 8931).into(),
             hosts: Vec::new(),
             origins: Vec::new(),

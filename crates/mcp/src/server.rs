@@ -398,6 +398,10 @@ async fn connected(
     if let Some(unknown) = spoken.filter(|it| !ProtocolVersion::KNOWN_VERSIONS.contains(it)) {
         return Err(no_common_revision(vec![unknown]));
     }
+    //= https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions#graceful-closure
+    //# On stdio, if the connection is terminated and then re-established, the client MUST re-send
+    //# `subscriptions/listen` to re-establish its subscriptions — the server holds no subscription
+    //# state across reconnections.
     let listens = follow(client.service().tools(), client.peer()).await;
     client.service().tools().refresh(client.peer()).await?;
     if let Some(listens) = listens {

@@ -46,6 +46,9 @@ impl GatewayHandler {
         about: About,
         cx: &RequestContext<RoleServer>,
     ) -> Result<Option<GetTaskResult>, ErrorData> {
+        //= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#protocol-errors
+        //# Servers MUST return standard JSON-RPC errors for the following protocol error cases:
+        //# Servers SHOULD return this error for `tasks/update` and `tasks/cancel`.
         let unknown =
             || ErrorData::invalid_params("the task is unknown, or of another client", None);
         let received = |tool: String| received(tool, cx, &self.settings, &self.session);

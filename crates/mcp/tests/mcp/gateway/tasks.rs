@@ -157,6 +157,23 @@ async fn get(client: &Client, id: &str) -> Result<Value, ErrorData> {
     }
 }
 
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#polymorphic-results
+//# Servers MUST set `resultType` to `"task"` when returning a `CreateTaskResult` so that clients
+//# can distinguish it from a standard result.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#task-creation
+//# A server MUST NOT return `CreateTaskResult` until the task is durably created — that is, until a
+//# `tasks/get` for the returned `taskId` would resolve.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#response
+//# Upon receiving a `tasks/get` request, the server MUST check the status of the task and respond
+//# accordingly:
+//# If the status is `input_required`, the server MUST return a `Task` object with status
+//# `input_required` and an `inputRequests` field defined in Multi Round-Trip Requests.
+//# If the status is `completed`, the server MUST return a `Task` object with status `completed` and
+//# a `result` field containing the final result of the task.
+//# On success, the server MUST acknowledge the request with an empty result.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#streamable-http-routing-headers
+//# When `tasks/get`, `tasks/update`, or `tasks/cancel` is sent over the Streamable HTTP transport,
+//# the client MUST set the `Mcp-Name` header to the value of `params.taskId`.
 /// M3, MCP's extension of tasks: created, asked about, answered, ended and cancelled.
 #[tokio::test]
 async fn a_task_goes_through_under_a_handle_of_the_gateway() {
@@ -207,6 +224,18 @@ async fn a_task_goes_through_under_a_handle_of_the_gateway() {
     }
 }
 
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#response
+//# Servers SHOULD return a JSON-RPC error if the `taskId` does not correspond to a known task.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#protocol-errors
+//# Servers MUST return standard JSON-RPC errors for the following protocol error cases:
+//# Invalid or nonexistent `taskId`: `-32602` (Invalid params)
+//# Servers MUST return this error for `tasks/get`.
+//# Servers SHOULD provide informative error messages to describe the cause of errors.
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#security-considerations
+//# Servers MUST generate them with sufficient entropy that a third party cannot enumerate or guess
+//# them.
+//# Servers MUST perform authentication and authorization checks on each task-related request to
+//# ensure that the client has permission to access a task.
 /// M3: a task is its caller's, and only what the gateway has given names one.
 #[tokio::test]
 async fn a_task_cannot_be_read_by_another_caller() {
@@ -257,6 +286,14 @@ async fn a_gateway_that_was_restarted_knows_the_tasks_of_the_one_before() {
     assert_eq!(state["status"], "input_required");
 }
 
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#capability-negotiation
+//# If a server is unable to service a request to a client that does not declare this extension
+//# capability without returning `CreateTaskResult`, the server MUST return an error with the code
+//# `-32021` (Missing Required Client Capability), indicating the required extension in the error
+//# response:
+//= https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#protocol-errors
+//# Servers MUST return standard JSON-RPC errors for the following protocol error cases:
+//# Missing required client capabilities: `-32021` (Missing Required Client Capability)
 /// MCP task1, task4: a client that has declared no tasks gets none, and reads what it lacks; nor
 /// is a server told of tasks that a gateway does not pass on.
 #[tokio::test]
