@@ -32,12 +32,15 @@ async fn listed(arguments: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn help_lists_all_options_of_the_gateway() {
     let options = [
+        "--config",
+        "--check",
         "--server",
         "--port",
         "--hosts",
         "--sessions",
         "--calls",
         "--grace",
+        "--log",
         "--help",
         "--version",
     ];
@@ -47,6 +50,9 @@ async fn help_lists_all_options_of_the_gateway() {
     let (_, help, _) = run(&["--help"]).await;
     for said in [
         "wrap",
+        "pin",
+        "GATEWAY_CONFIG",
+        "GATEWAY_LOG",
         "PORT",
         "GATEWAY_HOSTS",
         "GATEWAY_SESSIONS",
