@@ -148,7 +148,9 @@
 //! tool they name.
 //!
 //! A model's provider may allow less than a server: flat names of more than 64 characters, or with
-//! others than letters, digits, `_` and `-`, are refused by some. They are passed on as they are.
+//! others than letters, digits, `_` and `-`, are refused by some. [`Names`] maps them and maps them
+//! back. A `GatewayHandler` lists tools under mapped names; the router itself lists them as they
+//! are.
 //!
 //! ## Servers that are not there
 //!
@@ -229,6 +231,7 @@
 mod answer;
 mod builder;
 mod list;
+mod model_names;
 mod names;
 mod service;
 mod table;
@@ -238,6 +241,7 @@ pub use self::{
     answer::{Definition, IntoAnswer, Json},
     builder::RouterBuilder,
     list::{ToolList, Tools},
+    model_names::{MAX_TOOL_NAME, Names},
     service::{ResponseFuture, Router},
     typed::{ToolFn, ToolFnFuture, ToolFnWithCall, tool_fn, tool_fn_with_call},
 };

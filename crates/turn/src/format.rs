@@ -1,12 +1,9 @@
 //! Where each format has its calls, and what it makes of a result.
 
 use serde_json::{Map, Value, json};
-use tower_toolcall::ModelPart;
+use tower_toolcall::{ModelPart, router::MAX_TOOL_NAME};
 
-use crate::{
-    reply::TurnError,
-    tools::{MAX_TOOL_NAME, is_allowed},
-};
+use crate::{reply::TurnError, tools::is_allowed};
 
 /// More levels than any JSON parser takes.
 pub(crate) const LEVELS: usize = 128;

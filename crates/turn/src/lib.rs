@@ -208,8 +208,9 @@ pub use self::{
     format::Format,
     read::Turn,
     reply::{Reply, TurnError},
-    tools::{MAX_TOOL_NAME, Names, ToolDefinition},
+    tools::ToolDefinition,
 };
+pub use tower_toolcall::router::{MAX_TOOL_NAME, Names};
 
 /// The most calls of a turn.
 pub const MAX_CALLS: usize = 256;

@@ -10,14 +10,13 @@ use serde_json::{Map, Value, json};
 use tower_service::Service;
 use tower_toolcall::{
     Classify, ErrorKind, Event, Identity, MAX_VALUES, ModelText, ToolCall, ToolError, ToolResult,
-    batch::Parallel, call::ValueCounter, event::Listener, flow::CallExt,
+    batch::Parallel, call::ValueCounter, event::Listener, flow::CallExt, router::Names,
 };
 
 use crate::{
     MAX_CALLS,
     format::{End, Fields, Format},
     reply::{Reply, TurnError},
-    tools::{self, Names},
 };
 
 /// A model's response: its calls, and the message that goes back with their results.
@@ -154,7 +153,7 @@ impl Turn {
             };
             let bare = ToolCall::new(fields.name.as_str()).with_id(own);
             if !format.takes_name(&fields.name) {
-                fields.name = tools::made(&fields.name, 0);
+                fields.name = Names::default().to_model(&fields.name).into_owned();
                 format.set_name(call, &fields.name);
             }
             let made = made(format, bare.clone(), &fields, problem, &mut left);
