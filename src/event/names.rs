@@ -52,6 +52,9 @@ pub mod event {
     pub const STALE_LIST: &str = "tool.stale_list";
     /// A message of an MCP peer was too large and was dropped, or has ended the connection. WARN.
     pub const MESSAGE_DROPPED: &str = "tool.message_dropped";
+    /// A tool of a list has a name that was made for a model, and another tool's name comes to the
+    /// same. WARN.
+    pub const NAME_COLLISION: &str = "tool.name_collision";
     /// Schemas of a list are not looked at, or not as a whole. WARN.
     pub const SCHEMA: &str = "tool.schema";
     /// An answer does not fit its tool's output schema, and is handed on all the same. WARN.

@@ -27,6 +27,18 @@ pub(super) fn message_dropped(why: &str) {
     );
 }
 
+/// Emits `tool.name_collision`: the name that was made of a tool's is another tool's as well.
+#[cfg(feature = "server")]
+pub(super) fn name_collision(tool: &str) {
+    tracing::event!(
+        name: event::NAME_COLLISION,
+        target: TARGET,
+        Level::WARN,
+        { field::TOOL } = tracing::field::display(shown_field(tool)),
+        "{}", event::NAME_COLLISION
+    );
+}
+
 /// Emits `tool.stale_list`: a list may lack tools, or changes of them.
 pub(super) fn stale_list(server: Option<&str>, error: &ToolError) {
     let max = match details_are_heard() {

@@ -137,7 +137,9 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// # Calls
 ///
 /// - `name`, `arguments`: the tool and its arguments, within [`ToolCall::check`]; the name is
-///   [resolved](ListTools::resolve)
+///   [resolved](ListTools::resolve). A tool with a name that some models' providers refuse is
+///   listed under another one, which [`Names`](tower_toolcall::router::Names) makes, with its own
+///   as the title; both can be called
 /// - **the request's id**: the end of the call's [id](ToolCall::id), which is unique in the
 ///   process, if it is fit for logs
 /// - **headers, over HTTP**: what [`with_request_headers`](ToolCall::with_request_headers) takes

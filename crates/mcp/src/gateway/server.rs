@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -19,6 +20,7 @@ use tower::ServiceExt as _;
 use tower_toolcall::{
     call::CallInfo,
     error::{ErrorKind, Execution, ToolError},
+    router::Names,
 };
 
 use super::{
@@ -29,6 +31,7 @@ use super::{
 };
 use crate::{
     McpAnswer, errors,
+    events::name_collision,
     extras::{About, free},
     future::first,
     lines::TOO_LARGE,
@@ -56,15 +59,20 @@ impl ServerHandler for GatewayHandler {
     // not agree.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         // In rmcp a panic would leave the request without an answer.
+        let tool = self.tool_of(name);
+        let name = tool.as_deref().unwrap_or(name);
         catch_unwind(AssertUnwindSafe(|| self.tools.find(name))).ok()?
     }
 
     // rmcp leaves it to the handler to stop when its request is cancelled: it only says so.
     async fn call_tool(
         &self,
-        params: CallToolRequestParams,
+        mut params: CallToolRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if let Some(tool) = self.tool_of(&params.name) {
+            params.name = tool.into();
+        }
         let (mut call, round) = call_of(params, &cx, &self.settings, &self.session)?;
         let info = call.info();
         if let Err(error) = call.check() {
@@ -169,16 +177,46 @@ impl ServerHandler for GatewayHandler {
 const UNREADABLE: &str = "`params` is not an object with a string `name` and an object `arguments`";
 
 impl GatewayHandler {
-    /// The tools as they are now. In rmcp a panic would leave the request without an answer.
+    /// The tools as they are now, under names that models' providers take. In rmcp a panic would
+    /// leave the request without an answer.
     fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let list = catch_unwind(AssertUnwindSafe(|| self.tools.list()));
-        list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))
+        let mut list =
+            list.map_err(|_| ErrorData::internal_error("the list of tools cannot be had", None))?;
+        let names = names_of(&list);
+        names.collisions().for_each(name_collision);
+        for tool in &mut list {
+            let name = names.to_model(&tool.name);
+            if name != tool.name {
+                let name = name.into_owned().into();
+                let own: Cow<'_, str> = std::mem::replace(&mut tool.name, name);
+                tool.title.get_or_insert(own.into_owned());
+            }
+        }
+        Ok(list)
+    }
+
+    /// Returns the tool that a client means by a name that was made for a model.
+    fn tool_of(&self, name: &str) -> Option<String> {
+        let is_made = Names::may_be_made(name);
+        let find = || match self.tools.find(name) {
+            Some(_) => None,
+            None => Some(names_of(&self.tools.list()).to_tool(name).to_owned()),
+        };
+        catch_unwind(AssertUnwindSafe(|| is_made.then(find))).ok()??
     }
 }
 
 /// The key in a result's `_meta` under which a [`GatewayHandler`](super::GatewayHandler) gives
 /// programs the error's code and the other facts that the model reads as text.
 pub const ERROR_META: &str = "tower-toolcall/error";
+
+/// In order, so that a collision ends in the same way each time.
+fn names_of(tools: &[Tool]) -> Names {
+    let mut tools: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+    tools.sort_unstable();
+    Names::new(tools)
+}
 
 impl GatewayHandler {
     /// Converts the stack's answer or error into a client's result.

@@ -9,6 +9,7 @@ mod elicitation;
 mod identity;
 mod kit;
 mod lists;
+mod names;
 mod principals;
 mod progress;
 mod questions;
