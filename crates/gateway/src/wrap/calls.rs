@@ -215,6 +215,7 @@ fn answer(id: &Id, result: Result<Answer, ToolError>) -> Line {
         return message::answer(id, "error", error.get());
     }
     let result = json!({
+        "resultType": "complete",
         "content": [{ "type": "text", "text": error.public_model_message() }],
         "isError": true,
         "_meta": { ERROR_META: error.public_body() },

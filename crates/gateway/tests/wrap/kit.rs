@@ -259,6 +259,8 @@ impl Client {
 
 pub(crate) fn refusal(result: &Value) -> (String, String) {
     assert_eq!(result["isError"], true, "{result}");
+    // Clients of 2026-07-28 require it, and older ones ignore it.
+    assert_eq!(result["resultType"], "complete", "{result}");
     let code = &result["_meta"][tower_toolcall_mcp::ERROR_META]["code"];
     let text = &result["content"][0]["text"];
     (
