@@ -13,8 +13,11 @@ mod hostile;
 mod kill;
 mod kit;
 mod life;
+#[path = "../load/mod.rs"]
+mod load;
 mod log;
 mod product;
+mod sdks;
 mod servers;
 mod wire;
 

@@ -10,7 +10,10 @@ mod command_line;
 mod end;
 mod faults;
 mod kit;
+#[path = "../load/mod.rs"]
+mod load;
 mod peers;
 mod requests;
 mod same;
+mod sdks;
 mod settings;
