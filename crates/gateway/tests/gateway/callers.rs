@@ -224,6 +224,9 @@ async fn serve_keys(keys: Value) -> (String, std::sync::Arc<std::sync::atomic::A
 //# recipient of the token.
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements
 //# Well-Known URI: Serve metadata at a well-known URI as specified in RFC9728. This can be either:
+//= https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#statefulness
+//# For remote MCP servers, user identification MUST be derived from credentials acquired via MCP
+//# authorization when possible (e.g. `sub` claim)
 /// Signature, issuer, audience and times; the metadata of RFC 9728.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_is_known_by_a_token_of_the_authorization_server() {

@@ -32,6 +32,11 @@ async fn called(client: &Connected, name: &str) -> String {
     body["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
+//= https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-names
+//# Tool names SHOULD be between 1 and 128 characters in length (inclusive).
+//# The following SHOULD be the only allowed characters: uppercase and lowercase ASCII letters (A-Z,
+//# a-z), digits (0-9), underscore (_), hyphen (-), and dot (.)
+//# Tool names SHOULD NOT contain spaces, commas, or other special characters.
 /// M12, MCP tools15, tools17, tools18: each listed name is one that all providers take, and its
 /// calls reach the tool that it was made of, whether the client has seen the list or not.
 #[tokio::test]
