@@ -78,7 +78,8 @@
 //! method than `POST`, with 405.
 //!
 //! This module does not authenticate callers: add a layer to the router for that. Such a layer can
-//! also remove ids that callers must not choose.
+//! also remove ids that callers must not choose. Nor does it limit the time of a head or a body, as
+//! `axum::serve` does not: the program `toolcall-gateway` has such limits.
 //!
 //! The principal of a call comes from its request's
 //! [extensions](crate::ToolCall::with_request_extensions): the

@@ -120,6 +120,10 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// - **many calls together, each with a large body**: a bound of calls in flight in front of both
 ///   routes, before bodies are read, as `toolcall-gateway` has it (`--calls`): a call takes up to
 ///   13 MB beside its strings
+/// - **heads and bodies that never end**: time limits, and a limit of connections, as
+///   `toolcall-gateway` has them. `axum::serve` has none
+/// - **a client over stdio that sends requests and reads no answer**:
+///   [`McpBounded`](crate::McpBounded)
 /// - **a server that is stopped or stuck**:
 ///   [`McpReconnect::with_ping`](crate::McpReconnect::with_ping): after a call that timed out the
 ///   server has to answer a ping, or else it is replaced
@@ -196,7 +200,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 /// Tools alone: no resources, prompts, completion, whose methods are unknown (-32601). A server of
 /// 2025-11-25 that asks for input gets an error, because its connection has many callers. Tasks
 /// that a server starts are passed on only if [configured](Self::with_tasks): otherwise the model
-/// reads that the tool may still run. There is no authentication.
+/// reads that the tool may still run. There is no authentication; the program `toolcall-gateway`
+/// has it.
 ///
 /// # Panics
 ///
