@@ -20,8 +20,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower_toolcall::{
-    ConfigError, call::Secret, event::shown_text, redact::redact_text, settings::ServerUrl,
-    validate::Schemas,
+    ConfigError, call::Secret, event::shown_text, settings::ServerUrl, validate::Schemas,
 };
 use tower_toolcall_mcp::McpServer;
 use tracing::info;
@@ -185,9 +184,10 @@ impl Server {
         match &self.url {
             Some(url) => format!("{url}, headers: {}", names(&self.headers)),
             None => {
-                let words: Vec<_> = self.words.iter().map(|it| it.to_string_lossy()).collect();
-                let command = redact_text(&words.join(" ")).into_owned();
-                format!("`{command}`, environment: {}", names(&self.environment))
+                // Any argument may be a secret.
+                let (program, arguments) = (self.words[0].display(), self.words.len() - 1);
+                let environment = names(&self.environment);
+                format!("`{program}`, arguments: {arguments}, environment: {environment}")
             }
         }
     }
