@@ -20,14 +20,14 @@ use crate::{
     servers::Program,
 };
 
-const HOSTILE: &str = concat!(
+pub(crate) const HOSTILE: &str = concat!(
     "hostile=python3 \"",
     env!("CARGO_MANIFEST_DIR"),
     "/tests/gateway/hostile.py\""
 );
 
 /// Returns the most memory that the program had at any time, in MiB.
-fn peak(program: &Program) -> u64 {
+pub(crate) fn peak(program: &Program) -> u64 {
     let path = format!("/proc/{}/status", program.child.id().unwrap());
     let status = fs::read_to_string(path).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

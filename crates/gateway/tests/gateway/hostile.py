@@ -7,6 +7,9 @@ import time
 
 OUT = sys.stdout.buffer
 
+# Calls without an answer, the generation of names, and whether lists have an end.
+LATE, NAMES, ENDLESS = [], [0], [False]
+
 
 def send(message, end=b"\n"):
     OUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + end)
@@ -86,6 +89,26 @@ def act(request, how, n):
         answer["result"]["structuredContent"] = {"values": [1]}
         text = json.dumps({"jsonrpc": "2.0", **answer})
         raw(text.replace("[1]", "[" + "1," * 7_000_000 + "1]").encode() + b"\n")
+    elif how == "late":
+        LATE.append(answer)
+        if len(LATE) > 5:
+            # Most are given up.
+            for late in LATE * 2:
+                send(late)
+            LATE.clear()
+    elif how == "nulls":
+        for message in [{"id": None, "result": None}, {"id": None, "method": None}, {"method": None, "params": None}]:
+            send(message)
+        send({"id": request["id"], "result": {"content": None, "structuredContent": None, "isError": None, "_meta": None}})
+        send(answer)
+    elif how == "renames":
+        NAMES[0] += 1
+        send({"method": "notifications/tools/list_changed"})
+        send(answer)
+    elif how == "cursors":
+        ENDLESS[0] = not ENDLESS[0]
+        send({"method": "notifications/tools/list_changed"})
+        send(answer)
     elif how == "silence":
         pass
     else:
@@ -111,7 +134,11 @@ def main():
         elif method == "ping":
             send({"id": request["id"], "result": {}})
         elif method == "tools/list":
-            send({"id": request["id"], "result": {"tools": [tool]}})
+            tools = [tool] + [{**tool, "name": f"tool_{NAMES[0]}_{i}"} for i in range(200 if NAMES[0] else 0)]
+            page = {"tools": tools}
+            if ENDLESS[0]:
+                page["nextCursor"] = str(time.monotonic_ns())
+            send({"id": request["id"], "result": page})
         elif method == "tools/call":
             arguments = request["params"].get("arguments", {})
             act(request, arguments.get("how"), arguments.get("n", 0))

@@ -38,7 +38,12 @@ const ENDS: [&str; 5] = ["half", "half_silence", "deaf", "mute", "dies"];
 const CALLERS: u64 = 8;
 
 /// One answer to a call: a result, or an error of one code.
-async fn answer(url: &str, id: u64, tool: &str, arguments: &Value) -> Result<Value, String> {
+pub(crate) async fn answer(
+    url: &str,
+    id: u64,
+    tool: &str,
+    arguments: &Value,
+) -> Result<Value, String> {
     let client = reqwest::Client::new();
     let call = rpc(&client, url, id, tool, arguments);
     let answer = timeout(LIMIT, call).await;

@@ -19,6 +19,8 @@ mod log;
 mod product;
 mod sdks;
 mod servers;
+#[cfg(target_os = "linux")]
+mod siege;
 mod wire;
 
 #[allow(dead_code, reason = "what only the program needs")]
