@@ -78,7 +78,8 @@
 //! This stack protects the tools of an MCP server that the program starts, too, by the crate
 //! `tower-toolcall-mcp`:
 //!
-//! ```no_run
+#![cfg_attr(not(doctest), doc = "```no_run")]
+#![cfg_attr(doctest, doc = "```ignore")]
 //! use tower::ServiceBuilder;
 //! use tower_toolcall::ServiceBuilderExt;
 //! use tower_toolcall_mcp::McpServer;
@@ -277,7 +278,3 @@ pub use builder::ServiceBuilderExt;
 pub use kit::backoff;
 #[doc(inline)]
 pub use toolcall_redact as redact;
-
-#[cfg(all(doctest, feature = "tower"))]
-#[doc = include_str!("../README.md")]
-struct Readme;

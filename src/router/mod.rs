@@ -187,7 +187,6 @@
 //! use serde_json::json;
 //! use tower::{ServiceBuilder, ServiceExt};
 //! use tower_toolcall::{AnyError, ErrorKind, ServiceBuilderExt, ToolCall, router::Router};
-//! use tower_toolcall_turn::{Format, Names};
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Weather {
@@ -204,8 +203,8 @@
 //!     .typed_tool("weather", "Says how warm it is", weather)
 //!     .build()?;
 //!
-//! let tools = Format::Anthropic.tools(&Names::new(["weather"]), &router.definitions());
-//! let schema = &tools[0]["input_schema"];
+//! let definitions = router.definitions(); // for `Format::tools` of `tower-toolcall-turn`
+//! let schema = definitions[0].schema();
 //! assert_eq!(schema["properties"]["city"]["description"], "The name of a city.");
 //!
 //! let stack = ServiceBuilder::new().tool_validate(&router.schemas()).tool(router);

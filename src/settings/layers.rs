@@ -103,11 +103,11 @@ impl Settings {
     ///
     /// ```
     /// use tower_toolcall::settings::{Place, Settings, StackLayer};
-    /// use tower_toolcall_mcp::McpTask;
     ///
     /// # fn main() -> Result<(), tower_toolcall::ConfigError> {
+    /// # let job = ();
     /// let settings = Settings::default();
-    /// let jobs = settings.poll_layer(McpTask::new())?;
+    /// let jobs = settings.poll_layer(job)?; // `McpTask` of `tower-toolcall-mcp`, for example
     /// let stack = settings.stack().with_layer(Place::Call, jobs).build()?;
     /// # fn of<S>(_: S) {} of(stack); Ok(()) }
     /// ```

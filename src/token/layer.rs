@@ -130,20 +130,20 @@ impl<X> TokenLayer<X> {
     /// elsewhere, or to read it. The tokens stay.
     ///
     /// ```
-    /// # use bytes::Bytes;
+    /// # use tower::{ServiceBuilder, service_fn};
     /// # use tower_layer::Layer;
-    /// # use tower_toolcall::{ConfigError, tool_metrics::Metrics, settings::Settings};
-    /// # use tower_toolcall_http::token::layer_from_settings;
-    /// # fn of(settings: &Settings, metrics: &Metrics, client: ()) -> Result<(), ConfigError> {
-    /// if let Some(tokens) = layer_from_settings::<_, Bytes>(settings, client)? {
-    ///     let mut breaker = None;
-    ///     let tokens = tokens.map_exchange(|exchange| {
-    ///         // Reads the provider's breaker, and subscribes to it.
-    ///         breaker = Some(exchange.handle());
-    ///         metrics.layer().layer(exchange) // as the tool `token_exchange`
-    ///     });
-    /// }
-    /// # Ok(()) }
+    /// # use tower_toolcall::{ServiceBuilderExt, ToolCall, ToolError, tool_metrics::Metrics};
+    /// # use tower_toolcall::token::{Token, TokenLayer};
+    /// # let provider = service_fn(|_: ToolCall| async { Ok::<_, ToolError>(Token::new("t")) });
+    /// # let exchange = ServiceBuilder::new().tool_circuit_breaker().service(provider);
+    /// # let (tokens, metrics) = (TokenLayer::new(exchange), Metrics::new());
+    /// let mut breaker = None;
+    /// let tokens = tokens.map_exchange(|exchange| {
+    ///     // Reads the provider's breaker, and subscribes to it.
+    ///     breaker = Some(exchange.handle());
+    ///     metrics.layer().layer(exchange) // as the tool `token_exchange`
+    /// });
+    /// # let _ = (breaker, tokens.layer(()));
     /// ```
     pub fn map_exchange<Y>(self, map: impl FnOnce(X) -> Y) -> TokenLayer<Y>
     where

@@ -22,35 +22,19 @@
 //! use tower::{ServiceBuilder, ServiceExt};
 //! use tower_toolcall::{
 //!     AnyError, ServiceBuilderExt, ToolCall,
-//!     token::{Secret, Target, TokenLayer, UpstreamToken},
+//!     token::{Target, Token, TokenLayer, UpstreamToken},
 //! };
-//! use tower_toolcall_http::{
-//!     ReqwestClient,
-//!     token::{ClientAuth, TokenEndpoint},
-//! };
-//! use bytes::Bytes;
 //!
-//! # use http::{Request, Response};
-//! # use http_body_util::Full;
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), AnyError> {
-//! // Or another HTTP client.
-//! let client = ReqwestClient::new()?;
-//! # let client = tower::service_fn(|_: Request<Bytes>| async {
-//! #     let answer = r#"{"access_token": "for-orders", "token_type": "Bearer", "expires_in": 300,
-//! #         "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}"#;
-//! #     Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from(answer)))
-//! # });
-//! // Out of a file, or the environment.
-//! let secret = Secret::from("s3cr3t");
-//! let auth = ClientAuth::basic("gateway", secret);
-//! let url = "https://id.example.com/token";
-//! let endpoint: TokenEndpoint<_, Bytes> =
-//!     TokenEndpoint::new(url, auth, client)?;
+//! // An identity provider.
+//! let provider = tower::service_fn(|_: ToolCall| async {
+//!     Ok::<_, AnyError>(Token::new("for-orders"))
+//! });
 //! let exchange = ServiceBuilder::new()
 //!     .concurrency_limit(32) // see "Untrusted callers"
 //!     .tool_circuit_breaker() // of the provider
 //!     .tool_timeout(Duration::from_secs(5))
-//!     .tool(endpoint);
+//!     .tool(provider);
 //! let orders = Target::audience("orders").with_scope("write");
 //! let tokens = TokenLayer::new(exchange)
 //!     .with_tool("order", orders);
@@ -73,6 +57,8 @@
 //! assert_eq!(sent, "Bearer for-orders");
 //! # Ok(()) }
 //! ```
+//!
+//! `TokenEndpoint` of `tower-toolcall-http` asks an identity provider over HTTP (RFC 8693).
 //!
 //! # Errors
 //!

@@ -36,14 +36,8 @@
 //! ```
 //!
 //! Inside a stack an MCP tool's own error (`isError`) is `Ok`. The layer reports it as a failure.
-//! Hooks read MCP's answers and protocol errors:
-//!
-//! ```
-//! use tower_toolcall::trace::TraceLayer;
-//! use tower_toolcall_mcp::McpHooks;
-//!
-//! let layer = TraceLayer::new().with_hooks(McpHooks::new()).with_output(true);
-//! ```
+//! `McpHooks` of `tower-toolcall-mcp`, given to [`with_hooks`](TraceLayer::with_hooks), read MCP's
+//! answers and protocol errors.
 //!
 //! # Errors
 //!

@@ -80,21 +80,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The schemas of an MCP server are those of its list of tools, and follow it:
-//!
-//! ```
-//! use tower::ServiceBuilder;
-//! use tower_toolcall::{ServiceBuilderExt, validate::{Schemas, ValidateLayer}};
-//! use tower_toolcall_mcp::McpServer;
-//!
-//! let schemas = Schemas::new();
-//! let server = McpServer::command("docs", "docs-server", [""; 0]).with_schemas(&schemas);
-//! let tools = ServiceBuilder::new()
-//!     .tool_identity(server.clone())
-//!     .layer(ValidateLayer::new(&schemas))
-//!     .tool(server);
-//! # let _ = tools;
-//! ```
+//! `McpServer::with_schemas` of `tower-toolcall-mcp` keeps the schemas of a server's list of tools
+//! in such a table, and follows the list.
 //!
 //! The check is switched for all tools, for one tool, or for one call:
 //!

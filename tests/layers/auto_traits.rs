@@ -198,60 +198,16 @@ mod token {
     use tower_toolcall::token::{
         ResponseFuture, Secret, Target, Token, TokenHandle, TokenLayer, TokenRequest, Tokens,
     };
-    use tower_toolcall_http::token::{ClientAuth, ExchangeFuture, TokenEndpoint};
 
     assert_impl_all!(Secret: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
     assert_impl_all!(Target: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
     assert_impl_all!(TokenRequest: Send, Sync, Unpin, Clone, Eq, std::hash::Hash);
     assert_impl_all!(Token: Send, Sync, Unpin, Clone);
-    assert_impl_all!(ClientAuth: Send, Sync, Unpin, Clone);
-    assert_impl_all!(TokenEndpoint<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(ExchangeFuture: Send, Unpin);
+    assert_impl_all!(tower_toolcall::token::UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
     assert_impl_all!(TokenHandle: Send, Sync, Unpin, Clone);
     assert_impl_all!(TokenLayer<Svc>: Send, Sync, Unpin, Clone);
     assert_impl_all!(Tokens<Svc, Svc>: Send, Sync, Clone);
     assert_impl_all!(ResponseFuture<Svc, Tool, Svc>: Send);
-}
-
-mod http_tool {
-    use super::{Tool, assert_impl_all};
-    use tower_toolcall_http::{HttpAnswer, HttpClassifier, HttpService, HttpTool, ResponseFuture};
-
-    assert_impl_all!(HttpTool: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(HttpService<(), Tool>: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(HttpAnswer: Send, Sync, Unpin, Clone, std::fmt::Debug, serde::Serialize);
-    assert_impl_all!(HttpClassifier: Send, Sync, Copy);
-    assert_impl_all!(tower_toolcall::token::UpstreamToken: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(ResponseFuture: Send, Unpin);
-    #[cfg(feature = "reqwest")]
-    mod client {
-        use super::assert_impl_all;
-        use tower_toolcall_http::{ReqwestClient, ReqwestFuture};
-
-        assert_impl_all!(ReqwestClient: Send, Sync, Unpin, Clone);
-        assert_impl_all!(ReqwestFuture: Send, Unpin);
-    }
-}
-
-mod mcp {
-    use super::assert_impl_all;
-    use tower_toolcall_mcp::{
-        Catalog, McpClassifier, McpConnection, McpExtras, McpNotifications, McpProgress,
-        McpReconnect, McpService, McpTools, ResponseFuture,
-    };
-
-    assert_impl_all!(tower_toolcall_mcp::GatewayHandler: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(McpExtras: Send, Sync, Unpin, Clone, std::fmt::Debug);
-    assert_impl_all!(McpNotifications: Send, Sync, Unpin, Clone);
-    assert_impl_all!(McpTools: Send, Sync, Unpin, Clone);
-    assert_impl_all!(McpConnection: Send, Sync, Unpin, std::fmt::Debug);
-    assert_impl_all!(McpReconnect: Send, Sync, Unpin, Clone, std::fmt::Debug);
-
-    assert_impl_all!(McpService: Send, Sync, Unpin, Clone);
-    assert_impl_all!(McpProgress: Send, Sync, Unpin, Clone);
-    assert_impl_all!(McpClassifier: Send, Sync, Copy);
-    assert_impl_all!(Catalog: Send, Sync, Unpin, Clone);
-    assert_impl_all!(ResponseFuture: Send, Unpin);
 }
 
 #[cfg(feature = "validate")]

@@ -162,7 +162,7 @@ contracts! {
         schemas.insert(Some("docs"), "search", schema.unwrap());
         ValidateLayer::new(&schemas)
     };
-    // A call that needs no token: with one, tests/token.
+    // A call that needs no token: tests/whole/tests/stacks/token has others.
     token: Eager, Pass, {
         use tower_toolcall::token::{Token, TokenLayer};
 

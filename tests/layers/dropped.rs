@@ -384,16 +384,9 @@ fn without_a_token(waits: u64) -> Stack {
     Stack::new(tokens.map_request(|call: ToolCall| call.with_subject_token("s3cr3t")))
 }
 
-fn without_a_connection() -> Stack {
-    use tower_toolcall_mcp::{McpReconnect, McpService};
-
-    let connect = || std::future::pending::<Result<((), McpService), ToolError>>();
-    Stack::new(McpReconnect::new("bank", connect).map_response(|_| "answer"))
-}
-
 /// D1: a call that was refused after a wait, and that a foreign layer then sends elsewhere, keeps
-/// its key and is an attempt. So does one that waits for its access token or its connection, or
-/// whose token provider fails.
+/// its key and is an attempt. So does one that waits for its access token, or whose token provider
+/// fails.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
     let tool = Tool::always(Step::hang());
@@ -408,7 +401,6 @@ async fn a_refused_call_that_is_sent_elsewhere_does_not_free_the_key() {
         Stack::new(FaultLayer::new(1, delay).layer(tool)),
         without_a_token(60),
         without_a_token(1),
-        without_a_connection(),
     ] {
         cancel_and_send_elsewhere(held).await;
     }
@@ -431,8 +423,8 @@ async fn drop_while_it_waits(held: Stack) -> (u64, Result<&'static str, ToolErro
     (metrics.snapshot().total.attempts, again.await)
 }
 
-/// D1: a call that waits for its access token, for which another one asks, for a connection or for
-/// its route was not sent.
+/// D1: a call that waits for its access token, for which another one asks, or for its route was not
+/// sent.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_before_it_has_what_it_waits_for_was_not_sent() {
     use tower_toolcall::router::RouterBuilder;
@@ -440,7 +432,7 @@ async fn a_call_that_is_dropped_before_it_has_what_it_waits_for_was_not_sent() {
     let busy = tower::limit::ConcurrencyLimit::new(Tool::always(Step::hang()), 0);
     let router = RouterBuilder::new().server("bank", busy, ["pay"]).build();
     let busy_route = Stack::new(router.unwrap());
-    for held in [without_a_token(300), without_a_connection(), busy_route] {
+    for held in [without_a_token(300), busy_route] {
         let (attempts, again) = drop_while_it_waits(held).await;
         assert_eq!((attempts, again.unwrap()), (0, "paid"));
     }

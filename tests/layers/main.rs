@@ -33,6 +33,7 @@ mod repeat_guard;
 mod result;
 mod retry;
 mod sanitize;
+#[cfg(feature = "tower")]
 mod sizes;
 mod stacking;
 mod strangers;

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, Once},
 };
 
+use opentelemetry::propagation::TextMapCompositePropagator;
+use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
 use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 
 /// Installs a subscriber for the whole process, because tracing caches for each call site whether
@@ -13,6 +15,15 @@ use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 pub(crate) fn listening() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing_subscriber::registry().init());
+}
+
+/// Sets the propagator that most programs have, for the whole process: trace context and baggage.
+pub(crate) fn configure_process() {
+    listening();
+    opentelemetry::global::set_text_map_propagator(TextMapCompositePropagator::new(vec![
+        Box::new(TraceContextPropagator::new()),
+        Box::new(BaggagePropagator::new()),
+    ]));
 }
 
 /// What a subscriber has written.

@@ -10,7 +10,6 @@ use tower_toolcall::{
     router::{IntoAnswer, Json, Router, tool_fn},
     timeout::TimeoutLayer,
 };
-use tower_toolcall_mcp::McpAnswer;
 
 async fn answer<T>(answer: T) -> Result<Value, ToolError>
 where
@@ -70,43 +69,4 @@ async fn what_cannot_be_written_is_an_error() {
         (ErrorKind::Reported, Execution::Completed, Some("t"))
     );
     assert!(error.message().ends_with("out of ink"));
-}
-
-mod mcp {
-    use rmcp::model::{CallToolResult, ContentBlock};
-    use tower_toolcall::ModelText as _;
-
-    use super::*;
-
-    fn response(answer: impl IntoAnswer<McpAnswer>) -> CallToolResult {
-        answer.into_answer().unwrap().result().cloned().unwrap()
-    }
-
-    fn text(answer: impl IntoAnswer<McpAnswer>) -> String {
-        answer.into_answer().unwrap().model_text().into_owned()
-    }
-
-    #[test]
-    fn results_of_mcp() {
-        let result = CallToolResult::error(vec![ContentBlock::text("no such city")]);
-        assert_eq!(response(result).is_error, Some(true));
-        assert_eq!(text("text"), "text");
-        assert_eq!(text("text".to_owned()), "text");
-        assert_eq!(text(()), "");
-        let object = || json!({ "a": 1 });
-        for structured in [response(object()), response(Json(object()))] {
-            assert!(structured.structured_content.is_some());
-        }
-        assert_eq!(text(object()), r#"{"a":1}"#);
-        assert_eq!(text(Json(object())), r#"{"a":1}"#);
-        // As it would be alone.
-        let text = response(json!("a \"b\""));
-        assert_eq!(text.content[0].as_text().unwrap().text, "a \"b\"");
-        assert_eq!(text.structured_content, Some(json!("a \"b\"")));
-        let nothing = response(json!(null));
-        assert_eq!(
-            (nothing.content.len(), nothing.structured_content),
-            (0, None)
-        );
-    }
 }

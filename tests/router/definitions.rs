@@ -122,37 +122,6 @@ fn a_type_that_is_no_object_is_a_configuration_error() {
     assert_eq!(router.unwrap().definitions()[0].schema()["type"], "object");
 }
 
-#[test]
-fn mcp_clients_see_typed_tools() {
-    use tower_toolcall_mcp as mcp;
-
-    let tools = router().definitions();
-    let names: Vec<_> = tools.iter().map(Definition::name).collect();
-    assert_eq!(names, ["forecast", "now", "weather"]);
-    let weather = mcp::tool(&router().definition("weather").unwrap());
-    assert_eq!(weather.description.as_deref(), Some("Says how warm it is"));
-    assert_eq!(weather.input_schema["required"], json!(["city"]));
-}
-
-#[test]
-fn typed_tools_stand_in_the_request_of_every_provider() {
-    use tower_toolcall_turn::{Format, Names};
-
-    let (router, names) = (router(), Names::new(["forecast", "now", "weather"]));
-    for format in [
-        Format::OpenAiChat,
-        Format::OpenAiResponses,
-        Format::Anthropic,
-        Format::Gemini,
-        Format::Bedrock,
-    ] {
-        let tools = format.tools(&names, &router.definitions()).to_string();
-        for part in ["Says how warm it is", "The name of a city.", "fahrenheit"] {
-            assert!(tools.contains(part), "{format:?}: {tools}");
-        }
-    }
-}
-
 /// The schema of another type is in `$defs`.
 #[cfg(feature = "validate")]
 #[tokio::test]

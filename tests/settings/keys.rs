@@ -117,18 +117,13 @@ fn a_key_has_the_name_of_its_method() {
         "validate": <tower_toolcall::validate::ValidateLayer>::{repair, strict, with_heading};
     });
     keys.extend(keys! {
-        "http": <tower_toolcall_http::HttpTool>::{
-            with_max_bytes, with_empty_undefined, with_bare_idempotency_key
-        };
-    });
-    keys.extend(keys! {
         "token": <tower_toolcall::token::TokenLayer<()>>::{
             with_leeway, with_default_lifetime, with_max_lifetime, with_max_keys
         };
     });
     let is_built = |key: &str| {
-        // The keys of `[shared]` are methods of another crate.
-        !key.starts_with("shared.")
+        // The keys of `[http]` and `[shared]` are methods of other crates.
+        !key.starts_with("http.") && !key.starts_with("shared.")
     };
     keys.extend(
         ARGUMENTS

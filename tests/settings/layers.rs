@@ -184,30 +184,6 @@ fn poll() {
 }
 
 #[test]
-fn http_tool() {
-    use tower_toolcall_http::HttpTool;
-
-    let new = || HttpTool::new(http::Method::POST, "https://shop.test/orders").unwrap();
-    let settings = changed(|s| {
-        s.http.max_bytes = 65_536;
-        s.http.empty_undefined = true;
-        s.http.bare_idempotency_key = true;
-    });
-    let by_hand = new()
-        .with_max_bytes(65_536)
-        .unwrap()
-        .with_empty_undefined()
-        .with_bare_idempotency_key();
-    same(&new().with_settings(&settings).unwrap(), &by_hand);
-    assert_ne!(format!("{by_hand:?}"), format!("{:?}", new()));
-    let unset = new()
-        .with_max_bytes(7)
-        .unwrap()
-        .with_settings(&Settings::default());
-    same(&unset.unwrap(), &new().with_max_bytes(7).unwrap());
-}
-
-#[test]
 fn retry() {
     let settings = changed(|s| {
         s.retry.attempts = 4;

@@ -150,5 +150,5 @@ pub fn register() {
 }
 
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
+#[doc = concat!(include_str!("../README.md"), include_str!("../../../src/guide/from_fastmcp.md"))]
 struct Readme;

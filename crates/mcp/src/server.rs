@@ -329,6 +329,20 @@ impl McpServer {
 
     /// Keeps the schemas of its tools in `schemas`, as [`McpTools::with_schemas`] does, for a
     /// [`ValidateLayer`](tower_toolcall::validate::ValidateLayer).
+    ///
+    /// ```
+    /// use tower::ServiceBuilder;
+    /// use tower_toolcall::{ServiceBuilderExt, validate::{Schemas, ValidateLayer}};
+    /// use tower_toolcall_mcp::McpServer;
+    ///
+    /// let schemas = Schemas::new();
+    /// let server = McpServer::command("docs", "docs-server", [""; 0]).with_schemas(&schemas);
+    /// let tools = ServiceBuilder::new()
+    ///     .tool_identity(server.clone())
+    ///     .layer(ValidateLayer::new(&schemas))
+    ///     .tool(server);
+    /// # let _ = tools;
+    /// ```
     #[cfg(feature = "validate")]
     #[cfg_attr(docsrs, doc(cfg(feature = "validate")))]
     #[must_use]

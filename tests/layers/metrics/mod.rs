@@ -3,6 +3,7 @@
 mod cancellation;
 mod cardinality;
 mod events;
+#[cfg(all(feature = "tower", feature = "validate"))]
 mod known;
 mod outcomes;
 mod reading;

@@ -17,8 +17,7 @@ use tracing_subscriber::{
     prelude::*,
 };
 
-use super::configure_process;
-use crate::kit::Log;
+use crate::kit::{Log, configure_process};
 
 /// Makes a call that fails.
 async fn fail() {

@@ -12,8 +12,7 @@ use tower_toolcall::{
 };
 use tracing_subscriber::prelude::*;
 
-use super::configure_process;
-use crate::kit::Log;
+use crate::kit::{Log, configure_process};
 
 /// How many rows of 34 bytes the arguments have: 17 KiB.
 const ROWS: u64 = 512;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod answers;
+mod auto_traits;
 mod codes;
 mod echo;
 mod ends;
@@ -17,5 +18,6 @@ mod manifest;
 mod mistakes;
 mod operations;
 mod sent;
+mod settings;
 mod stack;
 mod words;

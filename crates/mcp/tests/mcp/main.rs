@@ -1,6 +1,7 @@
 //! The MCP tool service and the handler of a gateway against real rmcp servers: in process, over a
 //! scripted wire, and over HTTP.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+mod auto_traits;
 mod echo;
 mod gateway;
 mod http;

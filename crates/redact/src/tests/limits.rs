@@ -153,7 +153,7 @@ const PAIRED: &[&str] = &[
     "\t", "--password ", "user,password\n", "%25", "\n", "\u{feff}> ", "name: token ", "||", "login(\"", "req 1 Authorization: ok ",
 ];
 
-/// Found by `tests/fuzz`: once the first part was redacted, the next one was near enough to be
+/// Found by the fuzz target: once the first part was redacted, the next one was near enough to be
 /// looked at.
 #[test]
 fn a_url_whose_user_is_longer_than_what_is_read_is_redacted_to_its_end() {
