@@ -135,12 +135,12 @@ impl<Res: Serialize> Check<Res> for MaxBytes {
     }
 }
 
-/// Emits `tool.misfit` at WARN with the reason, of which 1 KiB is kept, for a [`Check`] that lets
-/// an answer pass with a warning. The reason is [redacted](crate::redact).
-pub fn warn_of_misfit(call: &CallInfo, why: &dyn fmt::Display) {
+/// Emits `tool.invalid_output` at WARN with the reason, of which 1 KiB is kept, for a [`Check`]
+/// that lets an answer pass with a warning. The reason is [redacted](crate::redact).
+pub fn warn_of_invalid_output(call: &CallInfo, why: &dyn fmt::Display) {
     let text = Bounded::print(MAX_WARNING, why);
     let text = redact_text(&text);
-    emit!(WARN MISFIT, call, code: None, error: &*text);
+    emit!(WARN INVALID_OUTPUT, call, code: None, error: &*text);
 }
 
 /// Infers the lifetimes and the error type of a closure, for [`CheckLayer::new`].

@@ -218,7 +218,7 @@ allocates_nothing! {
 allocates_nothing! {
     stack_of_settings_with_quota_and_concurrency_limit: {
         let mut settings = settings::Settings::default();
-        settings.quota.tokens = Some(10_000);
+        settings.quota.units = Some(10_000);
         settings.concurrency.max = Some(1);
         settings.stack().build().unwrap()
     };

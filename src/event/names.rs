@@ -58,7 +58,7 @@ pub mod event {
     /// Schemas of a list are not looked at, or not as a whole. WARN.
     pub const SCHEMA: &str = "tool.schema";
     /// An answer does not fit its tool's output schema, and is handed on all the same. WARN.
-    pub const MISFIT: &str = "tool.misfit";
+    pub const INVALID_OUTPUT: &str = "tool.invalid_output";
     /// The arguments of a call did not fit its tool's schema, and were changed so that they do.
     /// DEBUG.
     pub const REPAIRED: &str = "tool.repaired";

@@ -35,14 +35,14 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// `tokens`: if they are zero, or more than one per microsecond. `period`: if it is zero, or
+    /// `units`: if they are zero, or more than one per microsecond. `period`: if it is zero, or
     /// longer than a year.
     pub fn new(units: u32, period: Duration) -> Result<Self, ConfigError> {
         let reason = "it is zero: no call would be admitted";
-        refuse_if(units == 0, "tokens", reason)?;
+        refuse_if(units == 0, "units", reason)?;
         positive("period", period, "it is zero: nothing would be limited")?;
         let reason = format!("{units} per {period:?} are more than one per microsecond");
-        refuse_if(period / units < MIN_INTERVAL, "tokens", reason)?;
+        refuse_if(period / units < MIN_INTERVAL, "units", reason)?;
         Ok(Self {
             units,
             period,
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused() {
-        assert_eq!(field(Quota::per_second(0)), "tokens");
-        assert_eq!(field(Quota::per_second(1_000_001)), "tokens");
+        assert_eq!(field(Quota::per_second(0)), "units");
+        assert_eq!(field(Quota::per_second(1_000_001)), "units");
         assert_eq!(field(Quota::new(1, Duration::ZERO)), "period");
         assert_eq!(field(Quota::new(1, Duration::MAX)), "period");
         let daily = Quota::per_day(1).unwrap();

@@ -163,15 +163,15 @@ fn tool_limits(s: &Settings) -> Checked {
     let zero = "it is zero: every call would be refused";
     refuse_if(s.concurrency.max == Some(0), "concurrency.max", zero)?;
     let shares_limit = s.concurrency.key != KeyBy::Tool;
-    let (has_quota, shares_quota) = (s.quota.tokens.is_some(), s.quota.key != KeyBy::Tool);
-    let nothing = "without `quota.tokens` it means nothing";
+    let (has_quota, shares_quota) = (s.quota.units.is_some(), s.quota.key != KeyBy::Tool);
+    let nothing = "without `quota.units` it means nothing";
     let limit = "`concurrency.key` is not `tool`: tools share their limit";
     let units = "`quota.key` is not `tool`: tools share their units";
     let mut all = Errors::new();
     for (name, tool) in &s.tools {
-        let own = tool.quota_tokens.is_some();
+        let own = tool.quota_units.is_some();
         let cost = tool.quota_cost.unwrap_or_default();
-        let burst = tool.quota_tokens.or(s.quota.burst).or(s.quota.tokens);
+        let burst = tool.quota_units.or(s.quota.burst).or(s.quota.units);
         let burst = burst.unwrap_or_default();
         let dear = format!("{cost} is more than the {burst} units of the largest burst");
         for (field, is_bad, reason) in [
@@ -181,8 +181,8 @@ fn tool_limits(s: &Settings) -> Checked {
                 tool.concurrency.is_some() && shares_limit,
                 limit,
             ),
-            ("quota_tokens", own && !has_quota, nothing),
-            ("quota_tokens", own && shares_quota, units),
+            ("quota_units", own && !has_quota, nothing),
+            ("quota_units", own && shares_quota, units),
             (
                 "quota_cost",
                 tool.quota_cost.is_some() && !has_quota,

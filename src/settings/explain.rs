@@ -10,7 +10,7 @@ use super::{Settings, VARIABLES, tools};
 const ADDED: &str = "validate fit once cache poll http shared token sequence parallel";
 
 /// The keys without which a section is off.
-const SWITCHES: [&str; 6] = ["enabled", "tools", "tokens", "max", "endpoint", "url"];
+const SWITCHES: [&str; 6] = ["enabled", "tools", "units", "max", "endpoint", "url"];
 
 /// They may have a secret, by mistake.
 const HIDDEN: [&str; 2] = ["token.endpoint", "token.client_secret_file"];

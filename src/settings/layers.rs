@@ -265,17 +265,17 @@ impl Settings {
         layer.with_reserve(reserve)
     }
 
-    /// Returns the quota alone, to be completed and built. `None` without `quota.tokens`.
+    /// Returns the quota alone, to be completed and built. `None` without `quota.units`.
     ///
     /// # Errors
     ///
     /// If its numbers cannot work.
     pub fn quota_builder(&self) -> Result<Option<QuotaBuilder>, ConfigError> {
         let settings = &self.quota;
-        let Some(tokens) = settings.tokens else {
+        let Some(units) = settings.units else {
             return Ok(None);
         };
-        let quota = Quota::new(tokens, settings.period);
+        let quota = Quota::new(units, settings.period);
         let quota = by(settings.burst, quota, |quota, burst| {
             quota?.with_burst(burst)
         });
@@ -283,9 +283,9 @@ impl Settings {
             .with_max_wait(settings.max_wait)
             .with_keys(self.keys(settings.key, settings.max_keys));
         for (name, tool) in &self.tools {
-            if let Some(tokens) = tool.quota_tokens {
-                let key = tools::key(name, "quota_tokens");
-                let quota = Quota::new(tokens, settings.period).map_err(|e| e.with_field(key))?;
+            if let Some(units) = tool.quota_units {
+                let key = tools::key(name, "quota_units");
+                let quota = Quota::new(units, settings.period).map_err(|e| e.with_field(key))?;
                 builder = builder.with_tool(name.as_str(), quota);
             }
             if let Some(cost) = tool.quota_cost {

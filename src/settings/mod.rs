@@ -152,7 +152,7 @@
 //! tools. A variable takes precedence over a file, and a file over the [preset](#presets).
 //! [`StackLayer`] is, from the outside in: sanitize, [identity](StackBuilder::with_identity),
 //! trace, metrics, repeat guard, validate (with schemas), policy (if `[policy]` is not empty),
-//! [once and cache](StackBuilder::with_layer), quota (with `quota.tokens`),
+//! [once and cache](StackBuilder::with_layer), quota (with `quota.units`),
 //! [fit and check](StackBuilder::with_layer), deadline, retry, the spans of attempts
 //! (`trace.attempts`), rate limit, health, concurrency limit (with `concurrency.max`), circuit
 //! breaker, timeout, catch panic. A [`ToolResultLayer`](crate::result::ToolResultLayer) goes around

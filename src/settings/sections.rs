@@ -375,7 +375,7 @@ settings! {
     /// The units that callers may use: `[quota]`. See [`QuotaLayer`](crate::quota::QuotaLayer).
     quota: QuotaSettings, QuotaPart {
         /// The units per `period`; a call costs one. Default: none, and no layer.
-        tokens: Option<u32> = None, "TOOLCALL_QUOTA_TOKENS";
+        units: Option<u32> = None, "TOOLCALL_QUOTA_UNITS";
         /// The time in which as many units come back. Default 60 s.
         period: Duration = secs(60), as "duration", "TOOLCALL_QUOTA_PERIOD";
         /// The units that can be used together, after a time without calls. Default: those of a

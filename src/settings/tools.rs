@@ -39,11 +39,11 @@ pub struct ToolSettings {
     /// An error where `concurrency.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// The units per `quota.period`, and of a burst, instead of `quota.tokens` and
-    /// `quota.burst`. An error without `quota.tokens`, and where `quota.key` is not `tool`.
+    /// The units per `quota.period`, and of a burst, instead of `quota.units` and
+    /// `quota.burst`. An error without `quota.units`, and where `quota.key` is not `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota_tokens: Option<u32>,
-    /// The units that a call costs. Default: 1. An error without `quota.tokens`.
+    pub quota_units: Option<u32>,
+    /// The units that a call costs. Default: 1. An error without `quota.units`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_cost: Option<u32>,
     /// Checks its arguments. Default: `validate.enabled`.

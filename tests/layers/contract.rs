@@ -173,7 +173,7 @@ contracts! {
     stack_of_settings: Eager, BecomeErrors, stack!(|settings|);
     #[cfg(feature = "settings")]
     stack_of_settings_with_quota_and_concurrency_limit: Eager, BecomeErrors, stack!(|settings| {
-        settings.quota.tokens = Some(60);
+        settings.quota.units = Some(60);
         settings.concurrency.max = Some(1);
     });
     #[cfg(feature = "settings")]

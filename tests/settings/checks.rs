@@ -204,19 +204,19 @@ fn values_that_cannot_work() {
         health.probe_period=0 => invalid `health.probe_period`: it is zero: every call would be a probe
         health.probe_period="400days" => invalid `health.probe_period`: 1year1month4days7h26m24s is longer than a year
         health.max_servers=0 => invalid `health.max_servers`: 0 is not between 1 and 16777216
-        quota.tokens=0 => invalid `quota.tokens`: it is zero: no call would be admitted
-        quota.tokens=1; quota.period=0 => invalid `quota.period`: it is zero: nothing would be limited
-        quota.tokens=1; quota.period=31536001 => invalid `quota.period`: 11months30days3h50m25s is longer than a year
-        quota.tokens=1; quota.burst=0 => invalid `quota.burst`: it is zero: no call would be admitted
-        quota.tokens=1; quota.max_keys=0 => invalid `quota.max_keys`: 0 is not between 1 and 16777216
+        quota.units=0 => invalid `quota.units`: it is zero: no call would be admitted
+        quota.units=1; quota.period=0 => invalid `quota.period`: it is zero: nothing would be limited
+        quota.units=1; quota.period=31536001 => invalid `quota.period`: 11months30days3h50m25s is longer than a year
+        quota.units=1; quota.burst=0 => invalid `quota.burst`: it is zero: no call would be admitted
+        quota.units=1; quota.max_keys=0 => invalid `quota.max_keys`: 0 is not between 1 and 16777216
         quota.max_wait=31536001 => invalid `quota.max_wait`: 11months30days3h50m25s is longer than a year
         concurrency.max=0 => invalid `concurrency.max`: it is zero: every call would be refused
         concurrency.max=1; concurrency.max_keys=0 => invalid `concurrency.max_keys`: 0 is not between 1 and 16777216
-        quota.tokens=5; quota.key="agent"; tools.import.quota_tokens=1 => invalid `tools.import.quota_tokens`: `quota.key` is not `tool`: tools share their units
+        quota.units=5; quota.key="agent"; tools.import.quota_units=1 => invalid `tools.import.quota_units`: `quota.key` is not `tool`: tools share their units
         concurrency.key="server"; tools.import.concurrency=1 => invalid `tools.import.concurrency`: `concurrency.key` is not `tool`: tools share their limit
         tools.import.concurrency=0 => invalid `tools.import.concurrency`: it is zero: every call would be refused
-        quota.tokens=5; quota.key="agent"; tools.import.quota_cost=6 => invalid `tools.import.quota_cost`: 6 is more than the 5 units of the largest burst
-        tools.import.quota_cost=1 => invalid `tools.import.quota_cost`: without `quota.tokens` it means nothing
+        quota.units=5; quota.key="agent"; tools.import.quota_cost=6 => invalid `tools.import.quota_cost`: 6 is more than the 5 units of the largest burst
+        tools.import.quota_cost=1 => invalid `tools.import.quota_cost`: without `quota.units` it means nothing
         tools.import.timeout=0 => invalid `tools.import.timeout`: it is zero: no call would have time
         tools.import.timeout="2years" => invalid `tools.import.timeout`: 2years is longer than a year
         tools.import.attempts=0 => invalid `tools.import.attempts`: it is zero: no call is made

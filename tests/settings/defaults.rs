@@ -44,7 +44,7 @@ fn quota_and_concurrency_limit() {
     let mut settings = Settings::default();
     assert!(settings.quota_builder().unwrap().is_none());
     assert!(settings.concurrency_limit_builder().is_none());
-    (settings.quota.tokens, settings.concurrency.max) = (Some(60), Some(8));
+    (settings.quota.units, settings.concurrency.max) = (Some(60), Some(8));
     let quota = QuotaLayer::builder(Quota::per_minute(60).unwrap());
     let limit = ConcurrencyLimitLayer::builder(8);
     let ours = settings.quota_builder().unwrap().unwrap();

@@ -40,7 +40,7 @@ fn a_text_says_what_runs_and_why() {
         token (if the program adds it): off, `token.endpoint` is none
         timeout: on, default = 1m [gateway], slow_fraction = 0.8
         deadline: on, reserve = 500ms
-        quota: off, `quota.tokens` is none
+        quota: off, `quota.units` is none
         retry: on, attempts = 1 [gateway], base = 1m [set], factor = 2.0, cap = 1m [30s gave way to `retry.base`], jitter = upwards, budget_ratio = 0.2, budget_minimum = 10
         rate_limit: on, default_cooldown = 10m [set], max_wait = 10m [5m gave way to `rate_limit.default_cooldown`], max_cooldown = 10m [5m gave way to `rate_limit.default_cooldown`], attempts = 3, fail_fast = true [gateway], key = tool, max_keys = 10000
         health: off, `health.enabled` is false
@@ -73,7 +73,7 @@ fn a_text_says_why_a_layer_is_off() {
         cache (if the program adds it): off, `cache.tools` is []
         shared (if the program adds it): off, `shared.url` is none
         token (if the program adds it): off, `token.endpoint` is none
-        quota: off, `quota.tokens` is none
+        quota: off, `quota.units` is none
         retry: off, `retry.attempts` is 1 [set]
         rate_limit: off, `rate_limit.enabled` is false [set]
         health: off, `health.enabled` is false

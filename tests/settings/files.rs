@@ -138,13 +138,13 @@ fn an_unknown_key_suggests_the_nearest() {
         TOML parse error at line 2, column 1: unknown key `defalt`; did you mean `default`?
         TOML parse error at line 2, column 1: unknown key `treshold`; did you mean `threshold`?
         TOML parse error at line 2, column 1: unknown key `timout`; did you mean `timeout`?
-        TOML parse error at line 2, column 1: unknown key `quota_toke`; did you mean `quota_tokens` or `quota_cost`?
+        TOML parse error at line 2, column 1: unknown key `quota_unit`; did you mean `quota_units` or `quota_cost`?
         TOML parse error at line 2, column 1: unknown key `unknown`; expected one of `enabled`, `max_chars`"#]].assert_eq(&errors(&[
         "[timeouts]\ndefault = \"30s\"",
         "[timeout]\ndefalt = \"30s\"",
         "[circuit_breaker]\ntreshold = 5",
         "[tools.import]\ntimout = 5",
-        "[tools.import]\nquota_toke = 5",
+        "[tools.import]\nquota_unit = 5",
         "[fit]\nunknown = 1",
     ]));
     let file = serde_json::json!({ "once": { "tll": 5 } });

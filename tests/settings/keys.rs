@@ -56,7 +56,7 @@ const ARGUMENTS: [(&str, &str); 37] = [
     ("token.client_secret_file", "ClientAuth::basic"),
     ("token.auth", "ClientAuth::basic, post, public"),
     ("token.timeout", "TimeoutLayer::new"),
-    ("quota.tokens", "Quota::new"),
+    ("quota.units", "Quota::new"),
     ("quota.period", "Quota::new"),
     ("concurrency.max", "ConcurrencyLimitLayer::new"),
     ("retry.base", "Backoff::exponential"),

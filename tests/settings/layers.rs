@@ -66,7 +66,7 @@ fn health() {
 #[test]
 fn quota() {
     let settings = changed(|s| {
-        s.quota.tokens = Some(100);
+        s.quota.units = Some(100);
         s.quota.period = secs(3600);
         s.quota.burst = Some(7);
         s.quota.max_wait = secs(9);

@@ -139,7 +139,7 @@ async fn a_refused_call_comes_to_the_places_above_the_refusal() {
             &["outside"],
         ),
         (
-            |s| s.quota.tokens = Some(1),
+            |s| s.quota.units = Some(1),
             ErrorKind::Failed,
             1,
             &["outside", "allowed"],
@@ -188,7 +188,7 @@ async fn a_refused_call_comes_to_the_places_above_the_refusal() {
 async fn a_kept_answer_costs_no_token_of_the_quota() {
     let settings = changed(|s| {
         s.once.enabled = true;
-        s.quota.tokens = Some(1);
+        s.quota.units = Some(1);
         s.quota.fail_fast = true;
     });
     let once = settings.once_layer().unwrap();
@@ -272,7 +272,7 @@ impl Job<&'static str> for Jobs {
 #[tokio::test(start_paused = true)]
 async fn polls_use_up_no_quota() {
     let settings = changed(|s| {
-        s.quota.tokens = Some(2);
+        s.quota.units = Some(2);
         s.quota.period = secs(3600);
     });
     let jobs = settings.poll_layer(Jobs).unwrap();

@@ -142,7 +142,7 @@ async fn with_health_a_server_that_is_not_there_is_not_called() {
 async fn with_tokens_there_is_a_quota_for_each_agent() {
     assert!(stack(&Settings::default()).quota().is_none());
     let layer = stack(&changed(|s| {
-        s.quota.tokens = Some(1);
+        s.quota.units = Some(1);
         s.quota.period = secs(20);
         s.quota.key = KeyBy::Agent;
         s.deadline.budget = Some(secs(10));

@@ -74,13 +74,13 @@ fn errors_of_several_tools_are_reported_together() {
             s.tools.entry("b".into()).or_default().concurrency = Some(0);
         },
         &|s| {
-            s.tools.entry("a".into()).or_default().quota_tokens = Some(1);
+            s.tools.entry("a".into()).or_default().quota_units = Some(1);
             s.tools.entry("b".into()).or_default().quota_cost = Some(1);
         },
     ];
     expect![[r#"
         invalid `tools.a.concurrency`: it is zero: every call would be refused; and invalid `tools.b.concurrency`: it is zero: every call would be refused
-        invalid `tools.a.quota_tokens`: without `quota.tokens` it means nothing; and invalid `tools.b.quota_cost`: without `quota.tokens` it means nothing"#]].assert_eq(&refused(&changes));
+        invalid `tools.a.quota_units`: without `quota.units` it means nothing; and invalid `tools.b.quota_cost`: without `quota.units` it means nothing"#]].assert_eq(&refused(&changes));
 }
 
 /// A tool's name is written as in a file, and not at any length.

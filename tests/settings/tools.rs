@@ -66,11 +66,11 @@ async fn a_tool_has_its_own_concurrency_limit() {
 async fn a_tool_has_its_own_quota_and_cost() {
     let file = r#"
         [quota]
-        tokens = 10
+        units = 10
         fail_fast = true
 
         [tools.import]
-        quota_tokens = 6
+        quota_units = 6
         quota_cost = 3
     "#;
     let settings: Settings = toml::from_str(file).unwrap();

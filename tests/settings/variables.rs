@@ -22,7 +22,7 @@ const VALUES: &str = r#"
     RETRY_BUDGET_RATIO | 0.1 | 0.1
     RETRY_BUDGET_MINIMUM | 0 | 0
     RETRY_ASSUME_REPLAY_SAFE | yes | true
-    QUOTA_TOKENS | 100 | 100
+    QUOTA_UNITS | 100 | 100
     QUOTA_PERIOD | 1h | "1h"
     QUOTA_BURST | 10 | 10
     QUOTA_MAX_WAIT | 5s | "5s"

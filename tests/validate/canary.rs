@@ -123,7 +123,7 @@ async fn a_canary_is_seen_nowhere() {
             let (result, calls) = run(layer, call(arguments.clone())).await;
             let error = result.unwrap_err();
             assert_eq!(calls, 0, "{schema}");
-            let misfits = compiled.errors(&arguments);
+            let errors = compiled.errors(&arguments);
             let seen = [
                 error.message().to_owned(),
                 error.to_string(),
@@ -134,9 +134,9 @@ async fn a_canary_is_seen_nowhere() {
                 serde_json::to_string(&error).unwrap(),
                 serde_json::to_string(&error.details().unwrap()).unwrap(),
                 format!("{:?}", error.to_http().into_body()),
-                misfits.to_string(),
-                format!("{misfits:?}"),
-                serde_json::to_string(&misfits).unwrap(),
+                errors.to_string(),
+                format!("{errors:?}"),
+                serde_json::to_string(&errors).unwrap(),
                 trace.text(),
             ];
             for text in seen {

@@ -214,7 +214,7 @@ fn empty_texts_are_looked_at_too() {
 
 /// Errors have their paths in the value and in the schema.
 #[test]
-fn a_long_key_above_many_misfits_is_not_copied_for_each() {
+fn a_long_key_outside_many_errors_is_not_copied_for_each() {
     let schema = json!({ "additionalProperties": { "items": { "type": "string" } } });
     let arguments = of(&"/".repeat(47_000), json!(vec![json!(1); 8_000]));
     let memory = allocation_counter::measure(|| {

@@ -156,9 +156,9 @@ fn check(schema: &Value, arguments: &[Value], draft: Draft) -> bool {
         return false;
     };
     for value in arguments {
-        let misfits = schema.errors(value);
-        assert_eq!(schema.is_valid(value), misfits.is_empty());
-        assert!(misfits.len() <= 5 && misfits.to_string().len() < 5_000);
+        let errors = schema.errors(value);
+        assert_eq!(schema.is_valid(value), errors.is_empty());
+        assert!(errors.len() <= 5 && errors.to_string().len() < 5_000);
         if let Some((repaired, _)) = schema.repaired(value) {
             assert!(schema.is_valid(&repaired) && !schema.is_valid(value));
         }

@@ -268,13 +268,13 @@ fn a_schema_that_refers_to_itself_is_refused() {
 
 #[test]
 fn a_hundred_thousand_wrong_items_are_told_as_one() {
-    let misfits = quick(|| {
+    let errors = quick(|| {
         let schema =
             Schema::compile(&json!({ "properties": { "a": { "items": { "type": "string" } } } }));
         let items: Vec<Value> = (0..100_000).map(Value::from).collect();
         schema.unwrap().errors(&json!({ "a": items }))
     });
-    expect![[r#"a.0: is not of type "string""#]].assert_eq(&misfits.to_string());
+    expect![[r#"a.0: is not of type "string""#]].assert_eq(&errors.to_string());
 }
 
 /// The schema looks at each item with ten thousand subschemas.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_toolcall::{
     BoxError, ErrorKind, Evidence, Execution, Identity, ServiceBuilderExt, ToolCall,
-    check::warn_of_misfit,
+    check::warn_of_invalid_output,
     circuit_breaker::CircuitBreakerLayer,
     flow::CallExt,
     retry::RetryPolicy,
@@ -342,9 +342,9 @@ async fn a_tool_that_is_not_listed_yet_has_its_own_schema() {
 }
 
 #[test]
-fn a_warning_of_a_misfit_is_redacted() {
+fn a_warning_of_an_invalid_output_is_redacted() {
     let (trace, _guard) = Trace::begin();
-    warn_of_misfit(&ToolCall::new("weather").info(), &"found password=hunter2");
-    assert_eq!(trace.events("tool.misfit").len(), 1);
+    warn_of_invalid_output(&ToolCall::new("weather").info(), &"found password=hunter2");
+    assert_eq!(trace.events("tool.invalid_output").len(), 1);
     assert!(!trace.text().contains("hunter2"));
 }

@@ -10,11 +10,11 @@
 mod canary;
 mod costly;
 mod costly_patterns;
+mod errors;
 mod fuzz;
 mod hostile;
 mod kit;
 mod layer;
-mod misfits;
 mod patterns;
 mod recursion;
 mod repair;

@@ -329,8 +329,8 @@ fn a_null_that_means_something_stays() {
         "required": ["q"],
     }));
     assert_eq!(schema.repaired(&json!({ "q": null })), None);
-    let misfits = schema.errors(&json!({ "q": null }));
-    expect![[r#"q: is not of type "string""#]].assert_eq(&misfits.to_string());
+    let errors = schema.errors(&json!({ "q": null }));
+    expect![[r#"q: is not of type "string""#]].assert_eq(&errors.to_string());
     assert_eq!(schema.repaired(&json!({ "q": "x", "list": [null] })), None);
     let (value, _) = schema
         .repaired(&json!({ "q": "x", "n": null, "limit": "5" }))

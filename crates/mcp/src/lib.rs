@@ -109,7 +109,7 @@ pub use self::http_client::McpHttpClient;
 pub use self::pins::{OnDrift, Pins, hidden_characters};
 pub use self::router::{definition, router, tool};
 #[cfg(feature = "validate")]
-pub use self::schemas::{McpOutput, OnMisfit};
+pub use self::schemas::{McpOutput, OnInvalid};
 pub use self::{
     answer::McpAnswer,
     bounds::McpBounded,

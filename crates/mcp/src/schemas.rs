@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tower_toolcall::{
     ConfigError,
     call::CallInfo,
-    check::{Check, warn_of_misfit},
+    check::{Check, warn_of_invalid_output},
     error::AnyError,
     validate::{Draft, Schema, Schemas},
 };
@@ -164,10 +164,10 @@ impl McpTools {
 /// The effect of an answer that does not fit its tool's output schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum OnMisfit {
+pub enum OnInvalid {
     /// The answer is not checked.
     Off,
-    /// The answer is returned, with the event `tool.misfit`. The default.
+    /// The answer is returned, with the event `tool.invalid_output`. The default.
     #[default]
     Warn,
     /// The answer becomes an error of the kind [`Reported`](tower_toolcall::ErrorKind::Reported).
@@ -179,21 +179,21 @@ pub enum OnMisfit {
 ///
 /// Answers with `isError` are not looked at: they have no structured content to be right. An answer
 /// that lacks the structured content of which its tool has a schema is worth a warning
-/// (`tool.misfit`) at the most.
+/// (`tool.invalid_output`) at the most.
 ///
 /// ```
 /// use tower_toolcall::{check::CheckLayer, validate::Schemas};
-/// use tower_toolcall_mcp::{Catalog, McpOutput, McpTools, OnMisfit};
+/// use tower_toolcall_mcp::{Catalog, McpOutput, McpTools, OnInvalid};
 ///
 /// let outputs = Schemas::new();
 /// let tools = McpTools::new(Catalog::default()).with_output_schemas(&outputs);
-/// let layer = CheckLayer::new(McpOutput::new(&outputs).with_misfit(OnMisfit::Report));
+/// let layer = CheckLayer::new(McpOutput::new(&outputs).with_invalid(OnInvalid::Report));
 /// # let _ = (tools, layer);
 /// ```
 #[derive(Clone, Debug)]
 pub struct McpOutput {
     schemas: Schemas,
-    misfit: OnMisfit,
+    invalid: OnInvalid,
 }
 
 impl McpOutput {
@@ -201,14 +201,14 @@ impl McpOutput {
     pub fn new(schemas: &Schemas) -> Self {
         Self {
             schemas: schemas.clone(),
-            misfit: OnMisfit::default(),
+            invalid: OnInvalid::default(),
         }
     }
 
-    /// Sets what becomes of an answer that does not fit. Default: [`OnMisfit::Warn`].
+    /// Sets what becomes of an answer that does not fit. Default: [`OnInvalid::Warn`].
     #[must_use]
-    pub fn with_misfit(mut self, misfit: OnMisfit) -> Self {
-        self.misfit = misfit;
+    pub fn with_invalid(mut self, invalid: OnInvalid) -> Self {
+        self.invalid = invalid;
         self
     }
 }
@@ -218,25 +218,25 @@ impl Check<McpAnswer> for McpOutput {
         let Some(result) = answer.result() else {
             return Ok(());
         };
-        if self.misfit == OnMisfit::Off || result.is_error == Some(true) {
+        if self.invalid == OnInvalid::Off || result.is_error == Some(true) {
             return Ok(());
         }
         let Some(schema) = self.schemas.of_call(call) else {
             return Ok(());
         };
         let Some(content) = &result.structured_content else {
-            warn_of_misfit(call, &"the structured content is missing");
+            warn_of_invalid_output(call, &"the structured content is missing");
             return Ok(());
         };
-        let misfits = schema.errors(content);
-        if misfits.is_empty() {
+        let errors = schema.errors(content);
+        if errors.is_empty() {
             return Ok(());
         }
-        let text = format!("the structured content does not fit: {misfits}");
-        if self.misfit == OnMisfit::Report {
+        let text = format!("the structured content does not fit: {errors}");
+        if self.invalid == OnInvalid::Report {
             return Err(text.into());
         }
-        warn_of_misfit(call, &text);
+        warn_of_invalid_output(call, &text);
         Ok(())
     }
 }

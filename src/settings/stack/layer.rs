@@ -152,7 +152,7 @@ impl<C, O> StackLayer<C, O> {
         self.servers.clone()
     }
 
-    /// Reads the remaining quotas. `None` without `quota.tokens`.
+    /// Reads the remaining quotas. `None` without `quota.units`.
     pub fn quota(&self) -> Option<QuotaHandle> {
         self.quota.get().map(QuotaLayer::handle)
     }

@@ -27,7 +27,7 @@ const OTHER: &str = "token-of-bob-0123456789ab";
 async fn started(name: &str, auth: &str) -> (Program, String) {
     let folder = folder(name);
     let file = folder.join("gateway.toml");
-    let quota = "[settings.quota]\ntokens = 1\nperiod = '1h'\nkey = 'agent'\nfail_fast = true\n";
+    let quota = "[settings.quota]\nunits = 1\nperiod = '1h'\nkey = 'agent'\nfail_fast = true\n";
     let text = format!("{quota}[servers.own]\ncommand = ['python3', '{SERVER}']\n{auth}");
     fs::write(&file, text).unwrap();
     let mut program = Program::of(with_file(&file));

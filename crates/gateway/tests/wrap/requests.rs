@@ -54,7 +54,7 @@ async fn arguments_that_are_hard_to_read_reach_the_server_as_they_came() {
 async fn arguments_that_are_not_an_object_are_refused_before_they_cost_quota() {
     let config = file(
         "quota.toml",
-        "[quota]\ntokens = 1\nperiod = '1h'\nfail_fast = true\n",
+        "[quota]\nunits = 1\nperiod = '1h'\nfail_fast = true\n",
     );
     let mut client = Client::wrap(&["--config", &config], &own(&[])).await;
     for (id, arguments) in (1..).zip(NO_OBJECTS) {

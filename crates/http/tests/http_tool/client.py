@@ -22,7 +22,7 @@ async def main(url):
         await call("order", "create_order", shop="no 1", pizza='Quattro "Stagioni"')
         await call("delivery", "deliver", shop="no 1")
         await call("hostile", "create_order", shop="../admin", pizza="Diavola")
-        await call("misfit", "create_order", shop="no 1", pizza=4)
+        await call("invalid", "create_order", shop="no 1", pizza=4)
         await call("refused", "create_order", shop="closed", pizza="Diavola")
         print(json.dumps(saw))
 

@@ -166,7 +166,7 @@ async fn a_folder_of_files_is_a_server_for_a_foreign_client() {
             "hostile",
             "`shop` has a slash or a control character, in a segment of a path",
         ),
-        ("misfit", "pizza: is not of type"),
+        ("invalid", "pizza: is not of type"),
         ("refused", "the shop is closed"),
     ] {
         assert_eq!(saw[step]["isError"], true, "{step}");

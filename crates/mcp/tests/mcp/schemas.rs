@@ -28,7 +28,7 @@ use tower_toolcall::{
     check::{Check as _, CheckLayer},
     validate::{Schemas, ValidateLayer},
 };
-use tower_toolcall_mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnMisfit};
+use tower_toolcall_mcp::{Catalog, McpAnswer, McpOutput, McpService, McpTools, OnInvalid};
 
 use crate::{
     log::Log,
@@ -227,27 +227,27 @@ fn structured_content_is_checked_against_the_output_schema() {
         answer(result)
     };
     let call = ToolCall::new("weather").info();
-    for (misfit, answer, refused, warns) in [
-        (OnMisfit::Off, wrong(), false, false),
-        (OnMisfit::Off, missing(), false, false),
-        (OnMisfit::Warn, fits(), false, false),
-        (OnMisfit::Warn, wrong(), false, true),
-        (OnMisfit::Warn, missing(), false, true),
-        (OnMisfit::Warn, flagged(), false, false),
-        (OnMisfit::Report, fits(), false, false),
-        (OnMisfit::Report, wrong(), true, false),
-        (OnMisfit::Report, missing(), false, true),
-        (OnMisfit::Report, flagged(), false, false),
+    for (invalid, answer, refused, warns) in [
+        (OnInvalid::Off, wrong(), false, false),
+        (OnInvalid::Off, missing(), false, false),
+        (OnInvalid::Warn, fits(), false, false),
+        (OnInvalid::Warn, wrong(), false, true),
+        (OnInvalid::Warn, missing(), false, true),
+        (OnInvalid::Warn, flagged(), false, false),
+        (OnInvalid::Report, fits(), false, false),
+        (OnInvalid::Report, wrong(), true, false),
+        (OnInvalid::Report, missing(), false, true),
+        (OnInvalid::Report, flagged(), false, false),
     ] {
         let (log, _guard) = Log::whole();
         let checked = McpOutput::new(&outputs())
-            .with_misfit(misfit)
+            .with_invalid(invalid)
             .check(&call, &answer);
-        assert_eq!(checked.is_err(), refused, "{misfit:?} {answer:?}");
+        assert_eq!(checked.is_err(), refused, "{invalid:?} {answer:?}");
         assert_eq!(
-            log.events("tool.misfit").len(),
+            log.events("tool.invalid_output").len(),
             usize::from(warns),
-            "{misfit:?} {answer:?}"
+            "{invalid:?} {answer:?}"
         );
         assert!(!log.text().contains("marmalade"));
         if let Err(why) = checked {
@@ -258,7 +258,7 @@ fn structured_content_is_checked_against_the_output_schema() {
     let other = ToolCall::new("other").info();
     assert!(
         McpOutput::new(&outputs())
-            .with_misfit(OnMisfit::Report)
+            .with_invalid(OnInvalid::Report)
             .check(&other, &wrong())
             .is_ok()
     );
@@ -272,7 +272,7 @@ async fn an_answer_that_does_not_fit_is_reported_and_not_repeated() {
     let tool = service_fn(|_: ToolCall| async {
         Ok::<_, BoxError>(answer(CallToolResult::structured(json!({}))))
     });
-    let check = McpOutput::new(&outputs()).with_misfit(OnMisfit::Report);
+    let check = McpOutput::new(&outputs()).with_invalid(OnInvalid::Report);
     let stack = ServiceBuilder::new()
         .layer(CheckLayer::new(check))
         .service(tool);

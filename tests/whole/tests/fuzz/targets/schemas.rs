@@ -22,9 +22,9 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn judge(schema: &Schema, value: &Value) {
-    let misfits = schema.errors(value);
-    assert_eq!(schema.is_valid(value), misfits.is_empty());
-    assert!(misfits.len() <= 5 && misfits.to_string().len() < 5_000);
+    let errors = schema.errors(value);
+    assert_eq!(schema.is_valid(value), errors.is_empty());
+    assert!(errors.len() <= 5 && errors.to_string().len() < 5_000);
     if let Some((repaired, changed)) = schema.repaired(value) {
         assert!(schema.is_valid(&repaired), "{repaired}");
         assert!(!schema.is_valid(value) && !changed.is_empty());

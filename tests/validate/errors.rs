@@ -19,8 +19,8 @@ fn table<const N: usize>(cases: [(Value, Value); N]) -> String {
 
 /// H1: path and message, `root` for the top, indices in the path.
 #[test]
-fn a_misfit_has_a_path_and_a_message() {
-    let misfits = search().errors(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
+fn an_error_has_a_path_and_a_message() {
+    let errors = search().errors(&json!({ "limit": "5", "filters": [{ "op": "like" }] }));
     expect![[r#"
         [
           {
@@ -39,9 +39,9 @@ fn a_misfit_has_a_path_and_a_message() {
             "message": "\"query\" is a required property"
           }
         ]"#]]
-    .assert_eq(&serde_json::to_string_pretty(&misfits).unwrap());
-    let [first, ..] = misfits.iter().collect::<Vec<_>>()[..] else {
-        panic!("{misfits}");
+    .assert_eq(&serde_json::to_string_pretty(&errors).unwrap());
+    let [first, ..] = errors.iter().collect::<Vec<_>>()[..] else {
+        panic!("{errors}");
     };
     assert_eq!((first.path(), first.keyword()), ("filters.0.op", "enum"));
 }
@@ -59,14 +59,14 @@ fn five_are_told() {
             .collect::<serde_json::Map<_, _>>()
             .into()
     };
-    let misfits = schema.errors(&arguments(9));
-    assert_eq!((misfits.len(), misfits.has_more()), (5, true));
+    let errors = schema.errors(&arguments(9));
+    assert_eq!((errors.len(), errors.has_more()), (5, true));
     assert_eq!(
-        misfits.iter().map(|m| m.path()).collect::<Vec<_>>(),
+        errors.iter().map(|m| m.path()).collect::<Vec<_>>(),
         ["p0", "p1", "p2", "p3", "p4"]
     );
-    let misfits = schema.errors(&arguments(5));
-    assert_eq!((misfits.len(), misfits.has_more()), (5, false));
+    let errors = schema.errors(&arguments(5));
+    assert_eq!((errors.len(), errors.has_more()), (5, false));
 }
 
 #[test]
