@@ -72,10 +72,9 @@ async fn details_that_are_no_base64_end_one_call() {
     ])
     .await
     .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution(), error.tool()),
-        (ErrorKind::Panicked, Execution::Unknown, Some("ask"))
-    );
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    assert_eq!(error.execution(), Execution::Unknown);
+    assert_eq!(error.tool(), Some("ask"));
 }
 
 /// E2: a status that tonic can make nothing of is an error of somebody.

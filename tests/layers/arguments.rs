@@ -49,14 +49,10 @@ fn the_error_names_the_field_and_not_the_value() {
     }
     let error = call.arguments_as::<Days>().unwrap_err();
     expect!["`days[0]`: expected u8, not a string"].assert_eq(error.message());
-    assert_eq!(
-        (error.evidence(), error.execution()),
-        (Evidence::Reported, Execution::NotStarted)
-    );
-    assert_eq!(
-        (error.tool(), error.server()),
-        (Some("weather"), Some("docs"))
-    );
+    assert_eq!(error.evidence(), Evidence::Reported);
+    assert_eq!(error.execution(), Execution::NotStarted);
+    assert_eq!(error.tool(), Some("weather"));
+    assert_eq!(error.server(), Some("docs"));
     assert!(!format!("{error:?}").contains("hunter2"));
 }
 
@@ -95,10 +91,8 @@ where
     for _ in 0..5 {
         let call = call(json!({ "city": 7, "day": "monday" }));
         let error = stack.clone().oneshot(call).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.execution()),
-            (kind, Execution::Unknown)
-        );
+        assert_eq!(error.kind(), kind);
+        assert_eq!(error.execution(), Execution::Unknown);
     }
     let next = stack.oneshot(ToolCall::new("weather")).await;
     next.unwrap_err().kind() != ErrorKind::CircuitOpen

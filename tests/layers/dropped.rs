@@ -39,15 +39,11 @@ use tower_toolcall_test::{FaultLayer, Faults, Script, Step};
 use tracing::Span;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::kit::{self, Limited};
+use crate::kit::{self, Limited, secs};
 
 type Tool = Script<&'static str>;
 type Does = fn() -> Step<&'static str>;
 type Stack = BoxCloneSyncService<ToolCall, &'static str, ToolError>;
-
-fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
 
 fn pay() -> ToolCall {
     ToolCall::new("pay")

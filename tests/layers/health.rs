@@ -25,9 +25,7 @@ use tower_toolcall_test::{Script, Step};
 
 use Availability::{Available, Degraded, Unavailable};
 
-fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
+use crate::kit::secs;
 
 struct Bench {
     health: Health,
@@ -71,10 +69,9 @@ impl Bench {
     #[track_caller]
     fn is(&self, state: Availability, failures: u32, reason: Option<Reason>) {
         let docs = self.health.server("docs").unwrap();
-        assert_eq!(
-            (docs.state, docs.failures, docs.reason),
-            (state, failures, reason)
-        );
+        assert_eq!(docs.state, state);
+        assert_eq!(docs.failures, failures);
+        assert_eq!(docs.reason, reason);
     }
 }
 
@@ -225,10 +222,9 @@ fn assert_refused(result: Result<(), ToolError>, retry_after: u64) {
             Some(secs(retry_after))
         )
     );
-    assert_eq!(
-        (error.tool(), error.server(), error.call_id()),
-        (Some("search"), Some("docs"), Some("c1"))
-    );
+    assert_eq!(error.tool(), Some("search"));
+    assert_eq!(error.server(), Some("docs"));
+    assert_eq!(error.call_id(), Some("c1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -767,10 +763,9 @@ fn threads_agree_on_one_history() {
     let now = health.server("docs").unwrap();
     assert_eq!(now.state, state.1);
     let seen = docs.borrow().clone();
-    assert_eq!(
-        (seen.state, seen.reason, seen.probe_at),
-        (now.state, now.reason, now.probe_at)
-    );
+    assert_eq!(seen.state, now.state);
+    assert_eq!(seen.reason, now.reason);
+    assert_eq!(seen.probe_at, now.probe_at);
     assert_eq!(all.borrow()[0].state, now.state);
     // No probe is lost.
     while health.server("docs").unwrap().probe_at > Some(Instant::now()) {

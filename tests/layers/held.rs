@@ -1,7 +1,5 @@
 //! The contract of layers that refuse calls, and of those that let them wait.
 
-use std::time::Duration;
-
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_toolcall::{
@@ -19,11 +17,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Script, Step};
 
-use crate::kit::{self, Probe, held_call as call};
-
-fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
+use crate::kit::{self, Probe, held_call as call, secs};
 
 fn answers_after(n: u64) -> Probe {
     Script::always(Step::ok("answer").after(secs(n)))

@@ -26,13 +26,8 @@ fn built(keys: &Keys) -> [Option<ConfigError>; 5] {
     let quota = QuotaLayer::builder(quota()).with_keys(keys()).build();
     let calls = ConcurrencyLimitLayer::builder(1).with_keys(keys()).build();
     let guard = RepeatGuardLayer::builder().with_keys(keys()).build();
-    [
-        breaker.err(),
-        limit.err(),
-        quota.err(),
-        calls.err(),
-        guard.err(),
-    ]
+    let (breaker, limit, quota) = (breaker.err(), limit.err(), quota.err());
+    [breaker, limit, quota, calls.err(), guard.err()]
 }
 
 #[track_caller]
@@ -79,18 +74,12 @@ fn names_are_not_known_keys_of_principals() {
 #[tokio::test(start_paused = true)]
 async fn failures_of_a_tool_count_for_its_keys_per_principal() {
     let by = Key::by(|call| call.tool());
-    for (key, failed) in [
-        (Key::Tool, 1),
-        (Key::ToolName, 1),
-        (Key::Server, 0),
-        (by, 0),
-    ] {
+    let keys = [Key::Tool, Key::ToolName, Key::Server, by];
+    for (key, failed) in keys.into_iter().zip([1, 1, 0, 0]) {
         let keys = key.per_principal();
         let layer = CircuitBreakerLayer::builder().with_keys(keys.clone());
-        let layer = layer
-            .with_weak_failures(WeakFailures::Shared)
-            .build()
-            .unwrap();
+        let layer = layer.with_weak_failures(WeakFailures::Shared).build();
+        let layer = layer.unwrap();
         let call = ToolCall::new("pay").with_server("s").with_agent_id("a1");
         let tool = Script::<&str>::always(Step::error(ToolError::new(ErrorKind::Failed, "odd")));
         layer.layer(tool).oneshot(call.clone()).await.unwrap_err();
@@ -131,21 +120,14 @@ fn names_are_of_tools_or_of_servers() {
     let of_tools = Keys::by(Key::Tool).known(["docs__search"]);
     let handle = breakers(CircuitBreakerLayer::builder().with_keys(of_tools));
     let search = Identity::new("search").with_server("docs");
-    assert!(
-        handle
-            .find(&ToolCall::new("any").resolved(&search))
-            .is_some()
-    );
+    let resolved = ToolCall::new("any").resolved(&search);
+    assert!(handle.find(&resolved).is_some());
     assert!(handle.find(&ToolCall::new("docs__search")).is_some());
     assert!(handle.find(&ToolCall::new("search")).is_none());
 
     let of_servers = Keys::by(Key::Server).known(["docs"]);
     let handle = breakers(CircuitBreakerLayer::builder().with_keys(of_servers));
-    assert!(
-        handle
-            .find(&ToolCall::new("any").resolved(&search))
-            .is_some()
-    );
+    assert!(handle.find(&resolved).is_some());
     assert!(handle.find(&ToolCall::new("docs")).is_none());
 }
 

@@ -78,6 +78,10 @@ pub(crate) fn answers() -> Step<&'static str> {
     Step::ok("answer")
 }
 
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
 pub(crate) fn call() -> ToolCall {
     ToolCall::new("search").with_server("docs").with_id("c1")
 }
@@ -648,10 +652,8 @@ where
     handle.send_error("connection refused");
     let mut svc = off.layer(mock.map_err(ToolError::from as fn(BoxError) -> ToolError));
     let error = assert_ready_err!(svc.poll_ready(&mut noop()));
-    assert_eq!(
-        (error.kind(), error.tool()),
-        (ErrorKind::ConnectionFailed, None)
-    );
+    assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
+    assert_eq!(error.tool(), None);
 }
 
 fn noop() -> Context<'static> {

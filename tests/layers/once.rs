@@ -84,10 +84,8 @@ async fn a_key_of_another_tool_or_other_arguments_is_refused() {
     ];
     for other in others {
         let error = make(&layer, &tool, other).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.code()),
-            (ErrorKind::InvalidInput, TOOL_KEY_REUSED)
-        );
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.code(), TOOL_KEY_REUSED);
         assert_eq!(error.execution(), Execution::NotStarted);
     }
     assert_eq!(tool.count(), 1);
@@ -249,10 +247,9 @@ async fn what_may_have_run_is_not_repeated() {
         let (layer, tool) = (OnceLayer::new(), Tool::always(Step::error(failed)));
         assert_eq!(make(&layer, &tool, pay()).await.unwrap_err().kind(), kind);
         let error = make(&layer, &tool, pay()).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.code(), error.execution()),
-            (ErrorKind::Failed, TOOL_OUTCOME_UNKNOWN, Execution::Unknown)
-        );
+        assert_eq!(error.kind(), ErrorKind::Failed);
+        assert_eq!(error.code(), TOOL_OUTCOME_UNKNOWN);
+        assert_eq!(error.execution(), Execution::Unknown);
         assert!(error.is_own_refusal() && !error.is_retryable());
         assert!(error.details().unwrap().to_string().contains(kind.code()));
         assert!(error.model_message().contains("not known"));
@@ -505,10 +502,8 @@ async fn a_waiter_has_its_own_deadline() {
     let hurried = pay().with_deadline(since + SECOND);
     let error = make(&layer, &tool, hurried).await.unwrap_err();
     // Another call may run, and so this does not say that nothing does.
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::DeadlineExceeded, Execution::Unknown)
-    );
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!(error.execution(), Execution::Unknown);
     assert_eq!(since.elapsed(), SECOND);
     assert_eq!(first.await.unwrap().unwrap(), "r");
 }
@@ -587,10 +582,8 @@ async fn a_full_store_refuses_and_forgets_nothing() {
         assert_eq!(refused(&layer, &tool, key(agent, 2)).await, "OVERLOADED");
     }
     let error = make(&layer, &tool, key(9, 0)).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::Overloaded, Execution::NotStarted)
-    );
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(error.execution(), Execution::NotStarted);
     make(&layer, &tool, key(0, 0)).await.unwrap();
     assert_eq!((tool.count(), layer.len()), (16, 16));
     advance(61 * SECOND).await;
@@ -633,10 +626,8 @@ async fn of_a_large_answer_it_is_kept_that_the_call_has_run() {
     let tool = Tool::always(Step::ok("more than ten bytes"));
     make(&layer, &tool, pay()).await.unwrap();
     let error = make(&layer, &tool, pay()).await.unwrap_err();
-    assert_eq!(
-        (error.code(), error.execution()),
-        (TOOL_ALREADY_DONE, Execution::Completed)
-    );
+    assert_eq!(error.code(), TOOL_ALREADY_DONE);
+    assert_eq!(error.execution(), Execution::Completed);
     assert_eq!(tool.count(), 1);
 }
 
@@ -661,10 +652,8 @@ async fn beyond_the_bytes_of_a_principal_the_oldest_answers_go() {
     assert_eq!(tool.count(), 12);
     for n in 0..2 {
         let error = make(&layer, &tool, agents("a", n)).await.unwrap_err();
-        assert_eq!(
-            (error.code(), error.execution()),
-            (TOOL_ALREADY_DONE, Execution::Completed)
-        );
+        assert_eq!(error.code(), TOOL_ALREADY_DONE);
+        assert_eq!(error.execution(), Execution::Completed);
     }
     for n in 2..11 {
         make(&layer, &tool, agents("a", n)).await.unwrap();

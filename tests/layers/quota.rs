@@ -16,11 +16,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Events, Script, Step};
 
-use crate::kit::{self, Probe};
-
-const fn secs(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
+use crate::kit::{self, Probe, secs};
 
 fn call() -> ToolCall {
     kit::call()
@@ -37,6 +33,11 @@ fn quota(burst: u32) -> Quota {
 
 fn builder(burst: u32) -> QuotaBuilder {
     QuotaLayer::builder(quota(burst))
+}
+
+/// The layer that refuses instead of waiting.
+fn strict(builder: QuotaBuilder) -> QuotaLayer {
+    builder.with_fail_fast().build().unwrap()
 }
 
 fn answers() -> Probe {
@@ -69,11 +70,8 @@ async fn a_burst_passes_and_the_others_come_at_the_rate() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    let at: Vec<_> = tool
-        .times()
-        .iter()
-        .map(|at| (*at - start).as_secs())
-        .collect();
+    let times = tool.times().into_iter();
+    let at: Vec<_> = times.map(|at| (at - start).as_secs()).collect();
     assert_eq!(at, [0, 0, 0, 1, 2, 3]);
 }
 
@@ -90,7 +88,7 @@ async fn by_default_a_whole_period_passes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_has_a_bucket_of_its_own() {
-    let layer = builder(1).with_fail_fast().build().unwrap();
+    let layer = strict(builder(1));
     let svc = layer.layer(answers());
     for call in [call(), named("weather"), call().with_server("other")] {
         svc.clone().oneshot(call.clone()).await.unwrap();
@@ -102,23 +100,15 @@ async fn a_key_has_a_bucket_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_tells_the_exact_time() {
-    let svc = builder(1)
-        .with_fail_fast()
-        .build()
-        .unwrap()
-        .layer(answers());
+    let svc = strict(builder(1)).layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
     advance(Duration::from_millis(250)).await;
     let error = svc.clone().oneshot(call()).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::RateLimited, Execution::NotStarted)
-    );
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.execution(), Execution::NotStarted);
     assert!(error.is_own_refusal() && error.is_retryable());
-    assert_eq!(
-        (error.tool(), error.server(), error.call_id()),
-        (Some("search"), Some("docs"), Some("c1"))
-    );
+    let names = (error.tool(), error.server(), error.call_id());
+    assert_eq!(names, (Some("search"), Some("docs"), Some("c1")));
     assert_eq!(error.retry_after(), Some(Duration::from_millis(750)));
     // Who comes back then passes, and not a millisecond earlier.
     advance(Duration::from_millis(749)).await;
@@ -130,11 +120,7 @@ async fn a_refusal_tells_the_exact_time() {
 /// A refused call has taken nothing: the next one is not later for it.
 #[tokio::test(start_paused = true)]
 async fn refusals_cost_nothing() {
-    let svc = builder(1)
-        .with_fail_fast()
-        .build()
-        .unwrap()
-        .layer(answers());
+    let svc = strict(builder(1)).layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
     for _ in 0..1000 {
         let error = svc.clone().oneshot(call()).await.unwrap_err();
@@ -144,19 +130,14 @@ async fn refusals_cost_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_would_be_too_long_is_not_begun() {
-    let svc = builder(1)
-        .with_max_wait(secs(2))
-        .build()
-        .unwrap()
-        .layer(answers());
+    let layer = builder(1).with_max_wait(secs(2)).build().unwrap();
+    let svc = layer.layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
     let _waiting = [begin(&svc, call()), begin(&svc, call())];
     let start = Instant::now();
     let error = svc.oneshot(call()).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.retry_after()),
-        (ErrorKind::RateLimited, Some(secs(3)))
-    );
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(secs(3)));
     assert_eq!(start.elapsed(), secs(0));
 }
 
@@ -165,10 +146,8 @@ async fn by_default_a_call_waits_for_thirty_seconds() {
     let svc = QuotaLayer::new(quota(1)).layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
     let _waiting: Vec<_> = (0..30).map(|_| begin(&svc, call())).collect();
-    assert_eq!(
-        svc.oneshot(call()).await.unwrap_err().retry_after(),
-        Some(secs(31))
-    );
+    let error = svc.oneshot(call()).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(secs(31)));
 }
 
 /// Nothing is sent at the deadline itself.
@@ -178,28 +157,18 @@ async fn a_wait_that_does_not_end_before_the_deadline_is_not_begun() {
     let svc = QuotaLayer::new(quota(1)).layer(tool.clone());
     svc.clone().oneshot(call()).await.unwrap();
     let start = Instant::now();
-    let error = svc
-        .clone()
-        .oneshot(call().with_deadline(start + secs(1)))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.retry_after()),
-        (ErrorKind::RateLimited, Some(secs(1)))
-    );
+    let within = |left| {
+        svc.clone()
+            .oneshot(call().with_deadline(start + secs(left)))
+    };
+    let error = within(1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(secs(1)));
     assert_eq!(start.elapsed(), secs(0));
-    let late = svc
-        .clone()
-        .oneshot(call().with_deadline(start))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (late.kind(), late.execution()),
-        (ErrorKind::DeadlineExceeded, Execution::NotStarted)
-    );
-    svc.oneshot(call().with_deadline(start + secs(2)))
-        .await
-        .unwrap();
+    let late = within(0).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!(late.execution(), Execution::NotStarted);
+    within(2).await.unwrap();
     assert_eq!((start.elapsed().as_secs(), tool.count()), (1, 2));
 }
 
@@ -276,17 +245,13 @@ async fn callers_who_give_up_get_no_more_than_is_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_costs_what_its_function_says() {
-    let layer = builder(10)
-        .with_cost(|call| match call.tool() {
-            "dear" => 4,
-            "free" => 0,
-            "never" => 11,
-            _ => 1,
-        })
-        .with_keys(Key::by(|_| ""))
-        .with_fail_fast()
-        .build()
-        .unwrap();
+    let costs = builder(10).with_cost(|call| match call.tool() {
+        "dear" => 4,
+        "free" => 0,
+        "never" => 11,
+        _ => 1,
+    });
+    let layer = strict(costs.with_keys(Key::by(|_| "")));
     let (handle, svc) = (layer.handle(), layer.layer(answers()));
     for (tool, left) in [("dear", 6), ("cheap", 5), ("free", 5), ("dear", 1)] {
         svc.clone().oneshot(named(tool)).await.unwrap();
@@ -299,10 +264,8 @@ async fn a_call_costs_what_its_function_says() {
     svc.clone().oneshot(named("free")).await.unwrap();
     // No wait would help this one.
     let error = svc.oneshot(named("never")).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::InvalidInput, Execution::NotStarted)
-    );
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.execution(), Execution::NotStarted);
     // P10: nothing has denied it.
     assert_eq!(error.code(), QUOTA_IMPOSSIBLE);
     expect!["This call of tool 'never' costs more than its quota ever allows. Ask for less, or continue without it."].assert_eq(&error.model_message());
@@ -312,13 +275,8 @@ async fn a_call_costs_what_its_function_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_quota_and_a_cost_of_its_own() {
-    let layer = builder(5)
-        .with_tool("import", quota(2))
-        .with_tool_cost("docs__search", 2)
-        .with_cost(|_| 1)
-        .with_fail_fast()
-        .build()
-        .unwrap();
+    let of_tools = builder(5).with_tool("import", quota(2));
+    let layer = strict(of_tools.with_tool_cost("docs__search", 2).with_cost(|_| 1));
     let (handle, svc) = (layer.handle(), layer.layer(answers()));
     for (call, left) in [(call(), 3), (named("search"), 4), (named("import"), 1)] {
         svc.clone().oneshot(call.clone()).await.unwrap();
@@ -330,13 +288,10 @@ async fn a_tool_has_a_quota_and_a_cost_of_its_own() {
         .with_tool("import", quota(2))
         .with_keys(Key::by(|_| ""));
     assert_eq!(shared.build().unwrap_err().field(), "key");
-    assert!(
-        builder(5)
-            .with_tool_cost("import", 2)
-            .with_keys(Key::Server)
-            .build()
-            .is_ok()
-    );
+    let by_server = builder(5)
+        .with_tool_cost("import", 2)
+        .with_keys(Key::Server);
+    assert!(by_server.build().is_ok());
 }
 
 /// Rule 3c.
@@ -385,7 +340,7 @@ async fn a_call_that_gives_up_before_the_service_below_is_ready_gives_its_turn_b
 /// A call that is over by itself is not told to come back, whatever is ready.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_too_late_is_no_matter_of_the_quota() {
-    let layer = builder(1).with_fail_fast().build().unwrap();
+    let layer = strict(builder(1));
     layer.layer(answers()).oneshot(call()).await.unwrap();
     let late = call().with_deadline(Instant::now());
     let error = layer.layer(answers()).oneshot(late.clone()).await;
@@ -399,7 +354,7 @@ async fn a_call_that_is_too_late_is_no_matter_of_the_quota() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_sent_has_cost_its_units_however_it_ends() {
-    let layer = builder(4).with_fail_fast().build().unwrap();
+    let layer = strict(builder(4));
     for (step, left) in [
         (Step::fail(ErrorKind::Failed), 3),
         (Step::<()>::hang(), 2),
@@ -419,11 +374,8 @@ async fn a_call_that_was_sent_has_cost_its_units_however_it_ends() {
 /// often it is sent.
 #[tokio::test(start_paused = true)]
 async fn outside_of_deadline_and_retry_a_call_costs_once() {
-    let tool = Script::new([
-        Step::fail(ErrorKind::Upstream),
-        Step::fail(ErrorKind::Upstream),
-    ])
-    .then(Step::ok(()).after(secs(1)));
+    let failures = [ErrorKind::Upstream; 2].map(Step::fail);
+    let tool = Script::new(failures).then(Step::ok(()).after(secs(1)));
     let layer = builder(1).build().unwrap();
     let stack = ServiceBuilder::new()
         .layer(layer.clone())
@@ -441,31 +393,21 @@ async fn outside_of_deadline_and_retry_a_call_costs_once() {
 #[tokio::test(start_paused = true)]
 async fn invented_names_take_no_units_from_others() {
     let events = Events::new();
-    let layer = builder(1)
-        .with_keys(Keys::default().at_most(8).known(["known"]))
-        .with_fail_fast()
-        .with_listener(events.clone())
-        .build()
-        .unwrap();
+    let keys = Keys::default().at_most(8).known(["known"]);
+    let layer = strict(builder(1).with_keys(keys).with_listener(events.clone()));
     let tool = Script::always(Step::<()>::fail(ErrorKind::NotFound));
     let svc = layer.layer(tool.clone());
     svc.clone().oneshot(named("known")).await.unwrap_err();
     for n in 0..1000 {
-        let error = svc
-            .clone()
-            .oneshot(named(format!("invented{n}")))
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let error = svc.clone().oneshot(named(format!("invented{n}"))).await;
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::NotFound);
     }
     // What is known is not forgotten for them.
     let error = svc.clone().oneshot(named("known")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     // And what is new finds its own units.
-    assert_eq!(
-        svc.oneshot(named("new")).await.unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    let error = svc.oneshot(named("new")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(events.names().contains(&"tool.evicted"));
 }
 
@@ -490,11 +432,7 @@ async fn a_tool_without_a_place_may_cost_more_than_others_have() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
-    let layer = builder(2)
-        .with_keys(Keys::default().at_most(8))
-        .with_fail_fast()
-        .build()
-        .unwrap();
+    let layer = strict(builder(2).with_keys(Keys::default().at_most(8)));
     let tool = Script::new([kit::answers(), kit::answers()]).then(Step::fail(ErrorKind::NotFound));
     let svc = layer.layer(tool);
     for _ in 0..2 {
@@ -504,10 +442,8 @@ async fn a_key_in_use_is_not_forgotten_for_invented_ones() {
         let _ = svc.clone().oneshot(named(format!("invented{n}"))).await;
     }
     assert_eq!(layer.handle().remaining(&call()), 0);
-    assert_eq!(
-        svc.oneshot(call()).await.unwrap_err().kind(),
-        ErrorKind::RateLimited
-    );
+    let error = svc.oneshot(call()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
 }
 
 /// A turn that has come while its future was not polled is its caller's still.
@@ -529,11 +465,8 @@ fn what_cannot_work_is_refused() {
 
 #[tokio::test]
 async fn a_wait_without_end_does_not_overflow() {
-    let svc = builder(1)
-        .with_max_wait(Duration::MAX)
-        .build()
-        .unwrap()
-        .layer(answers());
+    let layer = builder(1).with_max_wait(Duration::MAX).build().unwrap();
+    let svc = layer.layer(answers());
     svc.clone().oneshot(call()).await.unwrap();
     let far = Instant::now() + secs(30 * 365 * 24 * 3600);
     let _waits = begin(&svc, call().with_deadline(far));

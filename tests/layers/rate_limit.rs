@@ -19,9 +19,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Events, Script, Step};
 
-fn secs(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
+use crate::kit::secs;
 
 fn call() -> ToolCall {
     ToolCall::new("search").with_server("docs")
@@ -691,10 +689,9 @@ async fn a_cooldown_is_taken_over_by_the_text_of_its_key() {
     let mut heard = here.subscribe();
     here.cool(&call(), secs(60));
     let own = heard.next().await.unwrap().unwrap();
-    assert_eq!(
-        (own.remaining, own.is_met, own.is_cleared),
-        (Some(secs(60)), false, false)
-    );
+    assert_eq!(own.remaining, Some(secs(60)));
+    assert!(!own.is_met);
+    assert!(!own.is_cleared);
     assert_eq!(here.own_cooldowns().first(), Some(&own));
     let key = own.key.unwrap();
     assert!(there.adopt(&key, secs(60), true));
@@ -729,10 +726,8 @@ async fn a_call_asks_again_before_it_waits_for_its_service() {
     let busy = tower::limit::ConcurrencyLimit::new(tool, 0);
     let waits = call().with_deadline(start + secs(45));
     let error = layer.layer(busy).oneshot(waits).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), start.elapsed().as_secs()),
-        (ErrorKind::RateLimited, 30)
-    );
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(start.elapsed().as_secs(), 30);
     assert_eq!((error.is_own_refusal(), count(&calls)), (true, 0));
     in_flight.await.unwrap().unwrap_err();
 }

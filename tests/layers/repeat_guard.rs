@@ -99,18 +99,12 @@ async fn a_refusal_says_what_to_do_and_proves_that_nothing_was_sent() {
     advance(Duration::from_secs(20)).await;
     let call = query("a").with_id("c1");
     let error = layer.layer(fails()).oneshot(call).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.code()),
-        (ErrorKind::InvalidInput, TOOL_REPEATED)
-    );
-    assert_eq!(
-        (error.evidence(), error.execution()),
-        (Evidence::Refusal, Execution::NotStarted)
-    );
-    assert_eq!(
-        (error.tool(), error.call_id()),
-        (Some("search"), Some("c1"))
-    );
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(error.code(), TOOL_REPEATED);
+    assert_eq!(error.evidence(), Evidence::Refusal);
+    assert_eq!(error.execution(), Execution::NotStarted);
+    assert_eq!(error.tool(), Some("search"));
+    assert_eq!(error.call_id(), Some("c1"));
     assert_eq!(error.retry_after_seconds(), Some(40));
     assert!(!error.is_retryable() && error.is_recoverable());
     assert_eq!(error.details().unwrap().to_string(), r#"{"failures":3}"#);

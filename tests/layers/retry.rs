@@ -8,7 +8,10 @@ use std::{
 };
 
 use tokio::time::{Instant, advance, sleep};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn,
+    util::BoxCloneSyncService,
+};
 use tower_toolcall::{
     ErrorKind, Event, Execution, Key, Keys, Outcome, ReplaySafety, ToolCall, ToolError, Trust,
     backoff::{Backoff, Jitter},
@@ -20,11 +23,7 @@ use tower_toolcall::{
 };
 use tower_toolcall_test::{Events, Step};
 
-use crate::kit;
-
-fn secs(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
+use crate::kit::{self, secs};
 
 /// A call that may run twice.
 fn call() -> ToolCall {
@@ -57,6 +56,24 @@ where
     (calls, tool)
 }
 
+/// Makes a call of a tool that always fails. Returns its error, how often it was sent, and how long
+/// that took.
+async fn failed(
+    policy: RetryPolicy,
+    error: ToolError,
+    call: ToolCall,
+) -> (ToolError, usize, Duration) {
+    let (calls, tool) = tool(move |_, _| Err(error.clone()));
+    let start = Instant::now();
+    let error = RetryLayer::new(policy).layer(tool).oneshot(call).await;
+    (error.unwrap_err(), calls.load(SeqCst), start.elapsed())
+}
+
+/// The policy without delays: all calls are within one window of a budget.
+fn quick() -> RetryPolicy {
+    policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap())
+}
+
 fn upstream() -> ToolError {
     ToolError::new(ErrorKind::Upstream, "503 Service Unavailable")
 }
@@ -79,42 +96,33 @@ async fn three_attempts_after_one_and_two_seconds() {
     let (calls, tool) =
         tool(|n, _| Err(ToolError::new(ErrorKind::Upstream, format!("failure {n}"))));
     let start = Instant::now();
-    let error = RetryLayer::new(policy())
-        .layer(tool)
-        .oneshot(call())
-        .await
-        .unwrap_err();
-    assert_eq!(calls.load(SeqCst), 3);
-    assert_eq!(start.elapsed(), secs(3));
+    let error = RetryLayer::new(policy()).layer(tool).oneshot(call()).await;
+    assert_eq!((calls.load(SeqCst), start.elapsed()), (3, secs(3)));
+    let error = error.unwrap_err();
     assert_eq!((error.message(), error.attempts()), ("failure 3", Some(3)));
 }
 
 /// R1, trap 10: the default jitter never shortens a delay.
 #[tokio::test(start_paused = true)]
 async fn the_default_delays_are_not_shorter() {
-    let (_, tool) = tool(fails(ErrorKind::Upstream));
-    let start = Instant::now();
-    let _ = RetryLayer::default().layer(tool).oneshot(call()).await;
-    assert!(start.elapsed() >= secs(3) && start.elapsed() <= Duration::from_millis(3760));
+    let (_, _, took) = failed(RetryPolicy::new(), upstream(), call()).await;
+    assert!(took >= secs(3) && took <= Duration::from_millis(3760));
 }
 
 /// R2: what may be mended by a repetition, and what may not.
 #[tokio::test(start_paused = true)]
 async fn what_is_repeated() {
     use ErrorKind::{ConnectionFailed, Overloaded, PollTimeout, RateLimited, Timeout, Upstream};
-    let repeated = [
-        Timeout,
-        ConnectionFailed,
-        Upstream,
-        Overloaded,
-        RateLimited,
-        PollTimeout,
-    ];
-    for kind in ErrorKind::ALL {
-        let (calls, tool) = tool(fails(*kind));
-        let _ = RetryLayer::default().layer(tool).oneshot(call()).await;
-        let attempts = if repeated.contains(kind) { 3 } else { 1 };
-        assert_eq!(calls.load(SeqCst), attempts, "{kind:?}");
+    let repeats = |kind| {
+        matches!(
+            kind,
+            Timeout | ConnectionFailed | Upstream | Overloaded | RateLimited | PollTimeout
+        )
+    };
+    for &kind in ErrorKind::ALL {
+        let error = ToolError::new(kind, "as it is");
+        let (_, sent, _) = failed(RetryPolicy::new(), error, call()).await;
+        assert_eq!(sent, if repeats(kind) { 3 } else { 1 }, "{kind:?}");
     }
 }
 
@@ -133,10 +141,10 @@ async fn what_may_have_run_is_repeated_only_if_that_is_safe() {
         (Unknown, policy().with_replay_safety(|_| Unsafe), 1),
         (Unsafe, policy().with_replay_safety(|_| Safe), 1),
     ] {
-        let (calls, tool) = tool(fails(ErrorKind::Timeout));
+        let error = ToolError::new(ErrorKind::Timeout, "late");
         let call = ToolCall::new("pay").with_replay_safety(safety);
-        let _ = RetryLayer::new(policy).layer(tool).oneshot(call).await;
-        assert_eq!(calls.load(SeqCst), attempts, "{safety:?}");
+        let (_, sent, _) = failed(policy, error, call).await;
+        assert_eq!(sent, attempts, "{safety:?}");
     }
 }
 
@@ -149,10 +157,8 @@ async fn what_did_not_start_is_repeated_even_if_it_is_unsafe() {
             .with_execution(Execution::NotStarted),
         ToolError::new(ErrorKind::Overloaded, "shed"),
     ] {
-        let (calls, tool) = tool(move |_, _| Err(error.clone()));
         let call = ToolCall::new("pay").with_replay_safety(ReplaySafety::Unsafe);
-        let _ = RetryLayer::default().layer(tool).oneshot(call).await;
-        assert_eq!(calls.load(SeqCst), 3);
+        assert_eq!(failed(RetryPolicy::new(), error, call).await.1, 3);
     }
 }
 
@@ -168,10 +174,8 @@ async fn a_rate_limit_after_which_the_tool_may_have_run_is_not_repeated() {
             .with_tool("pay")
             .with_server("another bank"),
     ] {
-        let (calls, tool) = tool(move |_, _| Err(error.clone()));
         let call = ToolCall::new("pay").with_server("bank");
-        let _ = RetryLayer::default().layer(tool).oneshot(call).await;
-        assert_eq!(calls.load(SeqCst), 1);
+        assert_eq!(failed(RetryPolicy::new(), error, call).await.1, 1);
     }
 }
 
@@ -188,10 +192,9 @@ async fn a_rule_holds_beside_an_assumption() {
         policy().assume_replay_safe().with_replay_safety(rule),
     ] {
         for (name, attempts) in [("pay", 1), ("look", 3)] {
-            let (calls, tool) = tool(fails(ErrorKind::Timeout));
-            let layer = RetryLayer::new(policy.clone());
-            let _ = layer.layer(tool).oneshot(ToolCall::new(name)).await;
-            assert_eq!(calls.load(SeqCst), attempts, "{name}");
+            let error = ToolError::new(ErrorKind::Timeout, "late");
+            let (_, sent, _) = failed(policy.clone(), error, ToolCall::new(name)).await;
+            assert_eq!(sent, attempts, "{name}");
         }
     }
 }
@@ -205,15 +208,11 @@ async fn an_ambiguous_attempt_is_not_forgotten() {
             _ => ToolError::new(ErrorKind::CircuitOpen, "open"),
         })
     });
-    let error = RetryLayer::default()
-        .layer(tool)
-        .oneshot(call())
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.kind(), error.execution(), error.attempts()),
-        (ErrorKind::CircuitOpen, Execution::Unknown, Some(2))
-    );
+    let error = RetryLayer::default().layer(tool).oneshot(call()).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    assert_eq!(error.execution(), Execution::Unknown);
+    assert_eq!(error.attempts(), Some(2));
 }
 
 /// R5, rule 3d: the wait for a service to become ready is bounded by the deadline as well.
@@ -229,53 +228,29 @@ async fn no_attempt_is_sent_after_the_deadline() {
     let _held = semaphore.acquire_owned().await.unwrap();
     let error = running.await.unwrap().unwrap_err();
     assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(5), 1));
-    assert_eq!(
-        (error.kind(), error.attempts()),
-        (ErrorKind::Upstream, Some(1))
-    );
+    assert_eq!(error.kind(), ErrorKind::Upstream);
+    assert_eq!(error.attempts(), Some(1));
 }
 
 /// R4, R6: a refusal is never silent.
 #[tokio::test(start_paused = true)]
 async fn each_refusal_is_an_event_with_its_reason() {
     let one_retry = RetryBudget::new(0.0, 1).unwrap();
+    let undeclared = ToolCall::new("t");
+    let declared = undeclared.clone().with_replay_safety(ReplaySafety::Unsafe);
+    let late = call().with_deadline(Instant::now() + secs(1));
+    let (error, busy) = (upstream, upstream().with_retry_after(secs(301)));
+    let few = policy().with_budget(one_retry);
     for (policy, call, error, expected) in [
-        (policy(), call(), upstream(), RetryRefusal::Exhausted),
-        (
-            policy(),
-            ToolCall::new("t"),
-            upstream(),
-            RetryRefusal::NotMarkedSafe,
-        ),
-        (
-            policy(),
-            ToolCall::new("t").with_replay_safety(ReplaySafety::Unsafe),
-            upstream(),
-            RetryRefusal::Unsafe,
-        ),
-        (
-            policy().with_budget(one_retry),
-            call(),
-            upstream(),
-            RetryRefusal::Budget,
-        ),
-        (
-            policy(),
-            call().with_deadline(Instant::now() + secs(1)),
-            upstream(),
-            RetryRefusal::Deadline,
-        ),
-        (
-            policy(),
-            call(),
-            upstream().with_retry_after(secs(301)),
-            RetryRefusal::TooLong,
-        ),
+        (policy(), call(), error(), RetryRefusal::Exhausted),
+        (policy(), undeclared, error(), RetryRefusal::NotMarkedSafe),
+        (policy(), declared, error(), RetryRefusal::Unsafe),
+        (few, call(), error(), RetryRefusal::Budget),
+        (policy(), late, error(), RetryRefusal::Deadline),
+        (policy(), call(), busy, RetryRefusal::TooLong),
     ] {
         let refused = refusals();
-        let (_, tool) = tool(move |_, _| Err(error.clone()));
-        let layer = RetryLayer::new(policy.with_listener(refused.clone()));
-        let _ = layer.layer(tool).oneshot(call).await;
+        failed(policy.with_listener(refused.clone()), error, call).await;
         refused.assert([expected]);
     }
 }
@@ -293,9 +268,8 @@ async fn an_error_that_was_not_repeated_says_how_to_declare_the_call_safe() {
         ),
         (declared, "unsafe: ", "declared unsafe"),
     ] {
-        let (_, tool) = tool(fails(ErrorKind::Upstream));
-        let error = RetryLayer::default().layer(tool).oneshot(call).await;
-        let details = error.unwrap_err().details().unwrap().to_string();
+        let (error, ..) = failed(RetryPolicy::new(), upstream(), call).await;
+        let details = error.details().unwrap().to_string();
         for part in ["retry_refused", reason, advice] {
             assert!(details.contains(part), "{part}: {details}");
         }
@@ -305,9 +279,8 @@ async fn an_error_that_was_not_repeated_says_how_to_declare_the_call_safe() {
 /// P1: what is not repeated for another reason needs no declaration.
 #[tokio::test(start_paused = true)]
 async fn an_error_after_all_attempts_asks_for_no_declaration() {
-    let (_, tool) = tool(fails(ErrorKind::Upstream));
-    let error = RetryLayer::default().layer(tool).oneshot(call()).await;
-    assert!(error.unwrap_err().details().is_none());
+    let (error, ..) = failed(RetryPolicy::new(), upstream(), call()).await;
+    assert!(error.details().is_none());
 }
 
 /// P13: a delay of a rate-limit layer is not the server's.
@@ -355,9 +328,7 @@ async fn each_retry_is_an_event() {
         }
         _ => None,
     });
-    let policy = policy().with_listener(retries.clone());
-    let (_, tool) = tool(fails(ErrorKind::Upstream));
-    let _ = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
+    failed(policy().with_listener(retries.clone()), upstream(), call()).await;
     let event = |n, delay| {
         let code = Some("UPSTREAM_ERROR".to_owned());
         ("search".to_owned(), n, secs(delay), code)
@@ -368,19 +339,11 @@ async fn each_retry_is_an_event() {
 /// R5, trap 10: a delay that does not fit is not begun; the error comes at once.
 #[tokio::test(start_paused = true)]
 async fn a_delay_beyond_the_deadline_is_not_begun() {
-    let (calls, tool) = tool(fails(ErrorKind::Upstream));
-    let start = Instant::now();
-    let call = call().with_deadline(start + secs(3));
-    let error = RetryLayer::new(policy())
-        .layer(tool)
-        .oneshot(call)
-        .await
-        .unwrap_err();
-    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(1), 2));
-    assert_eq!(
-        (error.kind(), error.attempts()),
-        (ErrorKind::Upstream, Some(2))
-    );
+    let call = call().with_deadline(Instant::now() + secs(3));
+    let (error, sent, took) = failed(policy(), upstream(), call).await;
+    assert_eq!((sent, took), (2, secs(1)));
+    assert_eq!(error.kind(), ErrorKind::Upstream);
+    assert_eq!(error.attempts(), Some(2));
 }
 
 /// L1, L2, trap 10: a delay that the server tells is never shortened, and little prolonged; a rate
@@ -391,16 +354,13 @@ async fn a_delay_that_the_server_tells_is_kept() {
     let told = |after| upstream().with_retry_after(after);
     let limited = ToolError::new(ErrorKind::RateLimited, "429");
     let policy = RetryPolicy::new;
+    let endless = policy().with_max_delay(Duration::MAX);
     for (policy, error, waits) in [
         (policy(), told(secs(7)), Some(secs(7))),
         (policy(), limited, Some(secs(30))),
         (policy(), told(Duration::ZERO), Some(secs(1))),
         (policy(), told(secs(86_400)), None),
-        (
-            policy().with_max_delay(Duration::MAX),
-            told(Duration::MAX),
-            None,
-        ),
+        (endless, told(Duration::MAX), None),
     ] {
         let failed = error.clone();
         let (_, tool) = tool(move |n, _| if n == 1 { Err(failed.clone()) } else { Ok(n) });
@@ -408,10 +368,8 @@ async fn a_delay_that_the_server_tells_is_kept() {
         let answer = RetryLayer::new(policy).layer(tool).oneshot(call()).await;
         match (waits, answer) {
             (Some(least), Ok(2)) => {
-                assert!(
-                    (least..=least + secs(1)).contains(&start.elapsed()),
-                    "{error}"
-                );
+                let most = least + secs(1);
+                assert!((least..=most).contains(&start.elapsed()), "{error}");
             }
             (None, Err(returned)) => {
                 assert_eq!(start.elapsed(), Duration::ZERO);
@@ -439,10 +397,9 @@ async fn rate_limits_are_left_to_others() {
     let stack = RetryLayer::new(policy).layer(tool);
     let start = Instant::now();
     let error = stack.clone().oneshot(call()).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.retry_after(), error.attempts()),
-        (ErrorKind::RateLimited, Some(secs(7)), Some(1))
-    );
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(secs(7)));
+    assert_eq!(error.attempts(), Some(1));
     assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(0), 1));
     events.assert([]);
     assert_eq!(stack.oneshot(call()).await.unwrap(), 2);
@@ -500,8 +457,6 @@ async fn each_tool_has_a_budget_of_its_own() {
         ("well", 2..) => Ok(1),
         _ => Err(upstream()),
     });
-    // Without a delay: all within one window.
-    let quick = || policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
     let by_server = || quick().with_budget_keys(Key::Server).unwrap();
     let in_all = || quick().with_total_budget(RetryBudget::default());
     for (policy, well, other_server) in [
@@ -528,9 +483,8 @@ async fn budgets_take_keys_as_other_layers_do() {
         ("well", 2..) => Ok(1),
         _ => Err(upstream()),
     });
-    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
     let keys = Keys::by(Key::Server).at_most(1).known(["docs"]);
-    let stack = RetryLayer::new(policy.with_budget_keys(keys).unwrap()).layer(tool);
+    let stack = RetryLayer::new(quick().with_budget_keys(keys).unwrap()).layer(tool);
     assert_eq!(repaired(&stack, "flaky", "wiki", 10).await, 0);
     assert_eq!(repaired(&stack, "well", "docs", 10).await, 10);
     assert_eq!(repaired(&stack, "well", "web", 10).await, 0);
@@ -541,8 +495,7 @@ async fn budgets_take_keys_as_other_layers_do() {
 async fn the_budget_of_a_tool_is_a_share_of_its_calls() {
     let (calls, tool) = tool(fails(ErrorKind::Upstream));
     let budget = RetryBudget::new(0.2, 1).unwrap();
-    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
-    let stack = RetryLayer::new(policy.with_budget(budget)).layer(tool);
+    let stack = RetryLayer::new(quick().with_budget(budget)).layer(tool);
     repaired(&stack, "a", "docs", 1).await;
     repaired(&stack, "b", "docs", 100).await;
     assert_eq!(calls.load(SeqCst), 2 + 120);
@@ -557,8 +510,7 @@ async fn calls_of_other_tools_grant_no_retries() {
         "well" => Ok(1),
         _ => Err(upstream()),
     });
-    let policy = policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
-    let stack = RetryLayer::new(policy).layer(tool);
+    let stack = RetryLayer::new(quick()).layer(tool);
     repaired(&stack, "well", "docs", 1_000).await;
     for n in 0..50 {
         calls.store(0, SeqCst);
@@ -572,10 +524,7 @@ async fn calls_of_other_tools_grant_no_retries() {
 async fn a_refusal_of_the_total_budget_costs_the_key_nothing() {
     let (calls, tool) = tool(fails(ErrorKind::Upstream));
     let one = || RetryBudget::new(0.0, 1).unwrap();
-    let policy = policy()
-        .with_backoff(Backoff::fixed(Duration::ZERO).unwrap())
-        .with_budget(one())
-        .with_total_budget(one());
+    let policy = quick().with_budget(one()).with_total_budget(one());
     let stack = RetryLayer::new(policy).layer(tool);
     for (after, name, sent) in [(0, "a", 2), (15, "b", 1), (6, "b", 2)] {
         advance(secs(after)).await;
@@ -588,7 +537,6 @@ async fn a_refusal_of_the_total_budget_costs_the_key_nothing() {
 /// D6: clones of a total budget bound several policies together; a budget of keys is only a size.
 #[tokio::test(start_paused = true)]
 async fn policies_share_a_total_budget() {
-    let quick = || policy().with_backoff(Backoff::fixed(Duration::ZERO).unwrap());
     let budget = RetryBudget::new(0.0, 1).unwrap();
     for (policy, sent) in [
         (quick().with_total_budget(budget.clone()), 2),
@@ -607,11 +555,9 @@ async fn policies_share_a_total_budget() {
 async fn a_tool_may_have_its_own_schedule() {
     let own = Backoff::fixed(secs(5)).unwrap().with_jitter(Jitter::None);
     let policy = policy().with_tool("import", 2, own).unwrap();
-    let (calls, tool) = tool(fails(ErrorKind::Upstream));
-    let start = Instant::now();
     let call = ToolCall::new("import").with_replay_safety(ReplaySafety::Safe);
-    let _ = RetryLayer::new(policy).layer(tool).oneshot(call).await;
-    assert_eq!((start.elapsed(), calls.load(SeqCst)), (secs(5), 2));
+    let (_, sent, took) = failed(policy, upstream(), call).await;
+    assert_eq!((sent, took), (2, secs(5)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -840,16 +786,10 @@ mod with_tower {
             async { Err::<(), BoxError>("503 Service Unavailable".into()) }
         });
         let start = Instant::now();
-        let error = Towers::new(policy())
-            .layer(tool)
-            .oneshot(call())
-            .await
-            .unwrap_err();
-        let error = ToolError::from_box(error);
-        assert_eq!(
-            (error.kind(), error.attempts()),
-            (ErrorKind::Upstream, Some(3))
-        );
+        let error = Towers::new(policy()).layer(tool).oneshot(call()).await;
+        let error = ToolError::from_box(error.unwrap_err());
+        assert_eq!(error.kind(), ErrorKind::Upstream);
+        assert_eq!(error.attempts(), Some(3));
         assert_eq!((calls.load(SeqCst), start.elapsed()), (3, secs(3)));
     }
 }
@@ -873,10 +813,8 @@ mod cancel {
         sleep(secs(10)).await;
         token.cancel();
         let error = running.await.unwrap().unwrap_err();
-        assert_eq!(
-            (error.kind(), calls.load(SeqCst)),
-            (ErrorKind::Cancelled, 1)
-        );
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        assert_eq!(calls.load(SeqCst), 1);
         // What it had failed with is its cause.
         assert!(std::error::Error::source(&error).is_some());
     }
@@ -891,10 +829,8 @@ mod cancel {
         sleep(Duration::from_millis(500)).await;
         token.cancel();
         let error = running.await.unwrap().unwrap_err();
-        assert_eq!(
-            (error.kind(), error.attempts()),
-            (ErrorKind::Cancelled, Some(1))
-        );
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        assert_eq!(error.attempts(), Some(1));
         assert_eq!(calls.load(SeqCst), 1);
     }
 }
@@ -912,29 +848,12 @@ fn last_attempt(error: &ToolError) -> serde_json::Value {
 async fn the_error_before_the_deadline_is_kept() {
     let stack = |layers: &str| {
         let tool = kit::Probe::new([Step::error(upstream()), Step::hang()]);
-        let retry = RetryLayer::new(policy());
+        let (retry, timeout) = (RetryLayer::new(policy()), TimeoutLayer::default());
         let deadline = DeadlineLayer::new(secs(10));
         match layers {
-            "deadline" => tower::util::BoxCloneSyncService::new(
-                ServiceBuilder::new()
-                    .layer(deadline)
-                    .layer(retry)
-                    .service(tool),
-            ),
-            "timeout" => tower::util::BoxCloneSyncService::new(
-                ServiceBuilder::new()
-                    .layer(deadline)
-                    .layer(retry)
-                    .layer(TimeoutLayer::default())
-                    .service(tool),
-            ),
-            "untrusted" => tower::util::BoxCloneSyncService::new(
-                ServiceBuilder::new()
-                    .layer(DeadlineLayer::inherited())
-                    .layer(retry)
-                    .service(tool),
-            ),
-            _ => unreachable!(),
+            "deadline" => BoxCloneSyncService::new(deadline.layer(retry.layer(tool))),
+            "timeout" => BoxCloneSyncService::new(deadline.layer(retry.layer(timeout.layer(tool)))),
+            _ => BoxCloneSyncService::new(DeadlineLayer::inherited().layer(retry.layer(tool))),
         }
     };
     for layers in ["deadline", "timeout", "untrusted"] {

@@ -2,18 +2,14 @@ use std::{future::pending, time::Duration};
 
 use expect_test::expect;
 use tokio::time::{Instant, sleep};
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_toolcall::{
     BoxError, ErrorKind, Event, ToolCall, ToolError, error::TimeoutLimit, flow::CallExt,
     timeout::TimeoutLayer,
 };
 use tower_toolcall_test::{Events, Script, Step};
 
-use crate::kit::busy;
-
-fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
+use crate::kit::{busy, secs};
 
 /// A tool that works for so long.
 fn works_for(d: Duration) -> Script<&'static str> {
@@ -26,13 +22,15 @@ async fn run(layer: TimeoutLayer, work: Duration, call: ToolCall) -> Result<Dura
     stack.oneshot(call).await.map(|_| start.elapsed())
 }
 
+async fn fails(layer: TimeoutLayer, work: Duration, call: ToolCall) -> ToolError {
+    run(layer, work, call).await.unwrap_err()
+}
+
 /// T1: every call has a timeout, 30 s by default.
 #[tokio::test(start_paused = true)]
 async fn a_call_times_out_after_30_seconds_by_default() {
     let start = Instant::now();
-    let error = run(TimeoutLayer::default(), secs(31), ToolCall::new("t"))
-        .await
-        .unwrap_err();
+    let error = fails(TimeoutLayer::default(), secs(31), ToolCall::new("t")).await;
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(start.elapsed(), secs(30));
 }
@@ -41,33 +39,27 @@ async fn a_call_times_out_after_30_seconds_by_default() {
 #[tokio::test(start_paused = true)]
 async fn the_calls_own_timeout_beats_its_tools_and_that_beats_the_default() {
     let layer = TimeoutLayer::new(secs(9)).with_tool("slow", secs(5));
-    let timeout = async |call: ToolCall| {
-        let error = run(layer.clone(), secs(60), call).await.unwrap_err();
-        error.timeout().unwrap()
-    };
-    assert_eq!(timeout(ToolCall::new("other")).await, secs(9));
-    assert_eq!(timeout(ToolCall::new("slow")).await, secs(5));
-    assert_eq!(
-        timeout(ToolCall::new("slow").with_timeout(secs(7))).await,
-        secs(7)
-    );
+    for (call, seconds) in [
+        (ToolCall::new("other"), 9),
+        (ToolCall::new("slow"), 5),
+        (ToolCall::new("slow").with_timeout(secs(7)), 7),
+    ] {
+        let error = fails(layer.clone(), secs(60), call).await;
+        assert_eq!(error.timeout(), Some(secs(seconds)));
+    }
 }
 
 /// T3: what the error says.
 #[tokio::test(start_paused = true)]
 async fn the_error_names_the_call_and_the_time() {
     let call = ToolCall::new("search").with_server("docs");
-    let error = run(TimeoutLayer::new(secs(5)), secs(6), call)
-        .await
-        .unwrap_err();
+    let error = fails(TimeoutLayer::new(secs(5)), secs(6), call).await;
     assert_eq!(error.code(), "TOOL_TIMEOUT");
     expect!["Tool invocation timed out after 5000ms"].assert_eq(error.message());
     assert!(error.is_retryable() && error.is_recoverable());
     assert!(error.user_message().contains("search"));
-    assert_eq!(
-        (error.tool(), error.server()),
-        (Some("search"), Some("docs"))
-    );
+    let names = (error.tool(), error.server());
+    assert_eq!(names, (Some("search"), Some("docs")));
     assert_eq!(error.timeout(), Some(secs(5)));
     assert_eq!(error.configured_timeout(), Some(secs(5)));
     assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
@@ -77,9 +69,7 @@ async fn the_error_names_the_call_and_the_time() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_shortens_the_timeout_and_is_named_as_the_limit() {
     let call = ToolCall::new("t").with_deadline(Instant::now() + secs(2));
-    let error = run(TimeoutLayer::new(secs(5)), secs(6), call)
-        .await
-        .unwrap_err();
+    let error = fails(TimeoutLayer::new(secs(5)), secs(6), call).await;
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.timeout(), Some(secs(2)));
     assert_eq!(error.configured_timeout(), Some(secs(5)));
@@ -102,35 +92,24 @@ async fn the_work_is_dropped_when_the_time_is_up() {
 
 #[tokio::test(start_paused = true)]
 async fn when_response_and_timer_come_together_the_response_wins() {
-    assert_eq!(
-        run(TimeoutLayer::new(secs(5)), secs(5), ToolCall::new("t"))
-            .await
-            .unwrap(),
-        secs(5)
-    );
+    let took = run(TimeoutLayer::new(secs(5)), secs(5), ToolCall::new("t"));
+    assert_eq!(took.await.unwrap(), secs(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_duration_is_no_timeout_and_does_not_overflow() {
     let call = || ToolCall::new("t").with_timeout(Duration::MAX);
-    assert!(
-        run(TimeoutLayer::default(), secs(1 << 20), call())
-            .await
-            .is_ok()
-    );
+    let answer = run(TimeoutLayer::default(), secs(1 << 20), call());
+    assert!(answer.await.is_ok());
     let call = call().with_deadline(Instant::now() + secs(3));
-    let error = run(TimeoutLayer::default(), secs(9), call)
-        .await
-        .unwrap_err();
+    let error = fails(TimeoutLayer::default(), secs(9), call).await;
     assert_eq!(error.timeout(), Some(secs(3)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_zero_timeout_lets_only_those_succeed_that_answer_at_once() {
     let layer = TimeoutLayer::new(Duration::ZERO);
-    let stack = ServiceBuilder::new()
-        .layer(layer.clone())
-        .service(Script::always(Step::ok(1)));
+    let stack = layer.layer(Script::always(Step::ok(1)));
     assert_eq!(stack.oneshot(ToolCall::new("t")).await.unwrap(), 1);
     assert!(run(layer, secs(1), ToolCall::new("t")).await.is_err());
 }
@@ -186,9 +165,7 @@ async fn a_success_that_used_more_than_80_percent_is_reported_as_slow() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_call_is_reported_although_its_task_was_polled_late() {
     let (layer, log) = slow_log(TimeoutLayer::new(secs(10)));
-    let stack = ServiceBuilder::new()
-        .layer(layer)
-        .service(works_for(secs(5)));
+    let stack = layer.layer(works_for(secs(5)));
     let mut response = tokio_test::task::spawn(stack.oneshot(ToolCall::new("t")));
     tokio_test::assert_pending!(response.poll());
     tokio::time::advance(secs(9)).await;
@@ -199,18 +176,9 @@ async fn a_slow_call_is_reported_although_its_task_was_polled_late() {
 /// T6, T8: a call kept alive by its progress can be slow.
 #[tokio::test(start_paused = true)]
 async fn a_call_in_idle_mode_is_reported_as_slow_too() {
-    let (layer, log) = slow_log(
-        TimeoutLayer::new(secs(10))
-            .with_idle_timeout(secs(3))
-            .unwrap(),
-    );
-    let tool = Script::always(Step::ok(()).with_progress(9, secs(1)));
-    ServiceBuilder::new()
-        .layer(layer)
-        .service(tool)
-        .oneshot(ToolCall::new("t"))
-        .await
-        .unwrap();
+    let (layer, log) = slow_log(idle_layer(10, 3));
+    let tool = layer.layer(Script::always(Step::ok(()).with_progress(9, secs(1))));
+    tool.oneshot(ToolCall::new("t")).await.unwrap();
     log.assert([(secs(9), secs(10))]);
 }
 
@@ -219,54 +187,48 @@ async fn a_tools_timeout_can_be_set_anew() {
     let layer = TimeoutLayer::default()
         .with_tool("t", secs(5))
         .with_tool("t", secs(6));
-    let error = run(layer, secs(9), ToolCall::new("t")).await.unwrap_err();
+    let error = fails(layer, secs(9), ToolCall::new("t")).await;
     assert_eq!(error.timeout(), Some(secs(6)));
 }
 
 #[test]
 fn a_slow_fraction_that_cannot_be_met_is_refused() {
     for fraction in [0.0, -1.0, 1.1, f64::NAN, f64::INFINITY] {
-        let error = TimeoutLayer::default()
-            .with_slow_fraction(fraction)
-            .unwrap_err();
-        assert_eq!(error.field(), "slow_fraction");
+        let error = TimeoutLayer::default().with_slow_fraction(fraction);
+        assert_eq!(error.unwrap_err().field(), "slow_fraction");
     }
     assert!(TimeoutLayer::default().with_slow_fraction(1.0).is_ok());
-    let error = TimeoutLayer::default()
-        .with_idle_timeout(Duration::ZERO)
-        .unwrap_err();
-    assert_eq!(error.field(), "idle_timeout");
+    let error = TimeoutLayer::default().with_idle_timeout(Duration::ZERO);
+    assert_eq!(error.unwrap_err().field(), "idle_timeout");
 }
 
-/// A tool that reports progress every so often, `times` times, and then goes quiet.
-async fn idle(
-    every: Duration,
-    times: u32,
-    timeout: Duration,
-    idle: Duration,
-) -> (Result<(), ToolError>, Duration) {
+fn idle_layer(timeout: u64, idle: u64) -> TimeoutLayer {
+    let layer = TimeoutLayer::new(secs(timeout)).with_idle_timeout(secs(idle));
+    layer.unwrap()
+}
+
+/// Calls a tool that reports progress every so many seconds, `times` times, and then goes quiet.
+/// Its idle timeout is 3 s. Returns how long that took.
+async fn idle(every: u64, times: u32, timeout: u64) -> (Result<(), ToolError>, Duration) {
     let tool = service_fn(move |call: ToolCall| async move {
         let progress = call.progress().expect("idle mode");
         for _ in 0..times {
-            sleep(every).await;
+            sleep(secs(every)).await;
             progress.report();
         }
-        sleep(every).await;
+        sleep(secs(every)).await;
         Ok::<_, BoxError>(())
     });
-    let layer = TimeoutLayer::new(timeout).with_idle_timeout(idle).unwrap();
     let start = Instant::now();
-    let stack = ServiceBuilder::new().layer(layer).service(tool);
-    (
-        stack.oneshot(ToolCall::new("import")).await,
-        start.elapsed(),
-    )
+    let stack = idle_layer(timeout, 3).layer(tool);
+    let result = stack.oneshot(ToolCall::new("import")).await;
+    (result, start.elapsed())
 }
 
 /// T8: each report starts the idle time anew.
 #[tokio::test(start_paused = true)]
 async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
-    let (result, took) = idle(secs(2), 9, secs(60), secs(3)).await;
+    let (result, took) = idle(2, 9, 60).await;
     assert!(result.is_ok());
     assert_eq!(took, secs(20));
 }
@@ -274,32 +236,23 @@ async fn progress_keeps_a_call_alive_beyond_its_idle_time() {
 /// T8: a tool that goes quiet is ended.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_goes_quiet_is_ended() {
-    let (result, took) = idle(secs(4), 0, secs(60), secs(3)).await;
+    let (result, took) = idle(4, 0, 60).await;
     let error = result.unwrap_err();
     assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Idle));
     expect!["Tool invocation timed out after 3000ms without progress"].assert_eq(error.message());
-    assert_eq!(
-        (error.timeout(), error.configured_timeout()),
-        (Some(secs(3)), Some(secs(60)))
-    );
+    let timeouts = (error.timeout(), error.configured_timeout());
+    assert_eq!(timeouts, (Some(secs(3)), Some(secs(60))));
     assert_eq!(took, secs(3));
 }
 
 /// T8: the total is hard, with progress and without.
 #[tokio::test(start_paused = true)]
 async fn the_total_holds_whatever_progress_is_reported() {
-    let (result, took) = idle(secs(1), 1000, secs(10), secs(3)).await;
-    assert_eq!(
-        result.unwrap_err().timeout_limit(),
-        Some(TimeoutLimit::Timeout)
-    );
-    assert_eq!(took, secs(10));
-    let (result, took) = idle(secs(60), 0, secs(2), secs(3)).await;
-    assert_eq!(
-        result.unwrap_err().timeout_limit(),
-        Some(TimeoutLimit::Timeout)
-    );
-    assert_eq!(took, secs(2));
+    for (every, times, total) in [(1, 1000, 10), (60, 0, 2)] {
+        let (result, took) = idle(every, times, total).await;
+        let limit = result.unwrap_err().timeout_limit();
+        assert_eq!((limit, took), (Some(TimeoutLimit::Timeout), secs(total)));
+    }
 }
 
 /// M13: a person's time to answer counts neither as the tool's time nor as its silence.
@@ -316,26 +269,17 @@ async fn paused_clocks_do_not_count() {
         sleep(secs(9)).await;
         Ok::<_, BoxError>(())
     });
-    let layer = TimeoutLayer::new(secs(10)).with_idle_timeout(secs(8));
     // The inner layer has no idle timeout of its own.
-    let stack = ServiceBuilder::new()
-        .layer(
-            TimeoutLayer::new(secs(100))
-                .with_idle_timeout(secs(50))
-                .unwrap(),
-        )
-        .layer(TimeoutLayer::new(secs(10)))
-        .service(tool);
-    let start = Instant::now();
-    let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
-    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
-    assert_eq!(start.elapsed(), secs(210));
-
-    let stack = ServiceBuilder::new().layer(layer.unwrap()).service(tool);
-    let start = Instant::now();
-    let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
-    assert_eq!(start.elapsed(), secs(210));
-    assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+    let nested = idle_layer(100, 50).layer(TimeoutLayer::new(secs(10)).layer(tool));
+    for stack in [
+        BoxCloneSyncService::new(nested),
+        BoxCloneSyncService::new(idle_layer(10, 8).layer(tool)),
+    ] {
+        let start = Instant::now();
+        let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
+        assert_eq!(error.timeout_limit(), Some(TimeoutLimit::Timeout));
+        assert_eq!(start.elapsed(), secs(210));
+    }
 }
 
 /// M13: a deadline is not the tool's: a pause does not move it.
@@ -345,8 +289,7 @@ async fn a_pause_moves_no_deadline() {
         let _pause = call.progress().map(|progress| progress.pause());
         pending::<Result<(), BoxError>>().await
     });
-    let layer = TimeoutLayer::new(secs(10)).with_idle_timeout(secs(5));
-    let stack = ServiceBuilder::new().layer(layer.unwrap()).service(tool);
+    let stack = idle_layer(10, 5).layer(tool);
     let start = Instant::now();
     let call = ToolCall::new("t").with_deadline(start + secs(30));
     let error = stack.oneshot(call).await.unwrap_err();
@@ -358,9 +301,7 @@ async fn a_pause_moves_no_deadline() {
 #[tokio::test]
 async fn outside_idle_mode_nobody_waits_for_progress() {
     let tool = Script::always(Step::ok(()));
-    let stack = ServiceBuilder::new()
-        .layer(TimeoutLayer::default())
-        .service(tool.clone());
+    let stack = TimeoutLayer::default().layer(tool.clone());
     stack.oneshot(ToolCall::new("t")).await.unwrap();
     assert!(tool.calls()[0].progress().is_none());
 }
@@ -370,9 +311,8 @@ async fn outside_idle_mode_nobody_waits_for_progress() {
 async fn an_observer_learns_of_the_timeout_in_force_and_of_slowness() {
     let mut call = ToolCall::new("t").with_deadline(Instant::now() + secs(10));
     let seen = call.observe();
-    run(TimeoutLayer::new(secs(30)), secs(9), call)
-        .await
-        .unwrap();
+    let answer = run(TimeoutLayer::new(secs(30)), secs(9), call);
+    answer.await.unwrap();
     assert_eq!(seen.timeout(), Some(secs(10)));
     assert_eq!(seen.configured_timeout(), Some(secs(30)));
     assert!(seen.is_slow());

@@ -250,10 +250,8 @@ async fn a_timeout_above_drops_the_tool() {
         .service(router);
     let start = Instant::now();
     let error = stack.oneshot(ToolCall::new("hang")).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), start.elapsed()),
-        (ErrorKind::Timeout, secs(1))
-    );
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(start.elapsed(), secs(1));
     assert_eq!(dropped.load(SeqCst), 1);
 }
 
@@ -270,10 +268,8 @@ async fn a_panic_is_left_to_those_who_catch_it() {
         .layer(CatchPanicLayer::new())
         .service(router);
     let error = stack.oneshot(ToolCall::new("t")).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.tool()),
-        (ErrorKind::Panicked, Some("t"))
-    );
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    assert_eq!(error.tool(), Some("t"));
 }
 
 /// The router knows nothing of local tools and of plain lists.

@@ -100,10 +100,8 @@ fn a_number_in_a_file_is_seconds() {
     }
     let file = serde_json::json!({ "retry": { "base": 3, "cap": 4.5 } });
     let retry = serde_json::from_value::<Settings>(file).unwrap().retry;
-    assert_eq!(
-        (retry.base, retry.cap),
-        (secs(3), Duration::from_millis(4_500))
-    );
+    assert_eq!(retry.base, secs(3));
+    assert_eq!(retry.cap, Duration::from_millis(4_500));
 }
 
 /// The first and the last line of each file's error: its place, and what is wrong.
@@ -308,10 +306,9 @@ fn tools_have_their_own_settings() {
     for timeout in ["timeout = \"45s\"", "timeout = 45", "timeout_ms = 45000"] {
         let settings = import(timeout).unwrap();
         let tool = &settings.tools["import"];
-        assert_eq!(
-            (tool.timeout, tool.attempts, tool.replay_safe),
-            (Some(secs(45)), Some(1), Some(false))
-        );
+        assert_eq!(tool.timeout, Some(secs(45)));
+        assert_eq!(tool.attempts, Some(1));
+        assert_eq!(tool.replay_safe, Some(false));
         assert_eq!(settings.timeout.default, secs(30));
     }
     let wrong = ["timeout = \"45 s.\"", "timeout_ms = \"45s\""];

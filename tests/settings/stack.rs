@@ -108,10 +108,8 @@ async fn the_budget_bounds_all_attempts_together() {
     let tool = service_fn(|_: ToolCall| std::future::pending::<Result<(), BoxError>>());
     let start = Instant::now();
     let error = layer.layer(tool).oneshot(safe()).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), start.elapsed()),
-        (ErrorKind::Timeout, secs(7))
-    );
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(start.elapsed(), secs(7));
 }
 
 /// The breaker is below the retry layer: it sees each attempt.
@@ -310,10 +308,9 @@ async fn metrics_count_calls_and_hear_of_what_happens_below() {
     let tool = flaky(ErrorKind::Upstream, 2);
     assert_eq!(run(&layer, &tool, safe()).await, Ok("done"));
     let total = metrics.snapshot().total;
-    assert_eq!(
-        (total.calls, total.attempts, total.retries),
-        (1, 3, Some(2))
-    );
+    assert_eq!(total.calls, 1);
+    assert_eq!(total.attempts, 3);
+    assert_eq!(total.retries, Some(2));
 }
 
 #[test]

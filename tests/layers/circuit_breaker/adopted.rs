@@ -28,10 +28,8 @@ async fn an_adopted_opening_refuses_calls_and_ends_by_itself() {
     assert_eq!(heard.next().await.unwrap().unwrap().to, Closed);
     rig.breaker().adopt_state(ForcedClosed);
     let forced = heard.next().await.unwrap().unwrap();
-    assert_eq!(
-        (forced.to, forced.reason),
-        (ForcedClosed, TransitionReason::Shared)
-    );
+    assert_eq!(forced.to, ForcedClosed);
+    assert_eq!(forced.reason, TransitionReason::Shared);
 }
 
 /// C8: a program that shares states finds a breaker by the text of its key, and makes none for

@@ -22,10 +22,8 @@ use crate::kit::call;
 
 /// What C6 wants to know of a transition.
 fn told(t: &Transition) -> (BreakerState, BreakerState, TransitionReason, u32) {
-    assert_eq!(
-        (t.server.as_deref(), t.tool.as_deref()),
-        (Some("docs"), Some("search"))
-    );
+    assert_eq!(t.server.as_deref(), Some("docs"));
+    assert_eq!(t.tool.as_deref(), Some("search"));
     (t.from, t.to, t.reason, t.generation)
 }
 

@@ -175,10 +175,8 @@ async fn a_wait_for_a_verdict_is_bounded_where_the_service_is_not_ready() {
         .await
         .unwrap();
     let error = refused.unwrap_err();
-    assert_eq!(
-        (error.kind(), begun.elapsed()),
-        (ErrorKind::CircuitOpen, secs(10))
-    );
+    assert_eq!(error.kind(), ErrorKind::CircuitOpen);
+    assert_eq!(begun.elapsed(), secs(10));
     // After the verdict it waits for the service as any call.
     let mut waits = task::spawn(svc.clone().oneshot(call()));
     assert_pending!(waits.poll());

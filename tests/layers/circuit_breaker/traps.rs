@@ -209,10 +209,9 @@ async fn a_call_dropped_beyond_the_slow_call_limit_is_a_failure() {
         drop(running);
     }
     let after = rig.breaker().snapshot();
-    assert_eq!(
-        (after.calls, after.failures, after.slow_calls),
-        (10, 10, 10)
-    );
+    assert_eq!(after.calls, 10);
+    assert_eq!(after.failures, 10);
+    assert_eq!(after.slow_calls, 10);
     assert_eq!(after.state, BreakerState::Open);
 }
 
@@ -276,10 +275,8 @@ async fn a_call_refused_at_its_turn_keeps_no_permit() {
     assert!(queued.is_woken());
     let error = assert_ready_err!(queued.poll());
     assert_eq!(error.kind(), ErrorKind::CircuitOpen);
-    assert_eq!(
-        (error.call_id(), error.retry_after()),
-        (Some("c1"), Some(secs(60)))
-    );
+    assert_eq!(error.call_id(), Some("c1"));
+    assert_eq!(error.retry_after(), Some(secs(60)));
     assert_eq!(semaphore.available_permits(), 1);
     assert_eq!(probe.count(), 0);
 }

@@ -382,10 +382,8 @@ async fn the_handle_lists_for_whom_a_breaker_refuses() {
     assert!(names[2].starts_with("subject #") && !names[2].contains("tok"));
     assert!(refused.iter().all(|r| r.retry_after == secs(60)));
     let snapshot = rig.breaker().snapshot();
-    assert_eq!(
-        (snapshot.state, snapshot.principals_refused),
-        (BreakerState::Closed, 3)
-    );
+    assert_eq!(snapshot.state, BreakerState::Closed);
+    assert_eq!(snapshot.principals_refused, 3);
     rig.breaker().reset();
     assert_eq!(rig.breaker().snapshot().principals_refused, 0);
     rig.ask_as("alice", ok()).await.unwrap();

@@ -59,10 +59,9 @@ async fn a_call_dropped_after_its_deadline_is_a_timeout() {
     tokio::time::advance(Duration::from_secs(2)).await;
     drop(response);
     let stats = stats(&metrics, "hangs");
-    assert_eq!(
-        (stats.timeouts, stats.cancelled, stats.in_flight),
-        (1, 0, 0)
-    );
+    assert_eq!(stats.timeouts, 1);
+    assert_eq!(stats.cancelled, 0);
+    assert_eq!(stats.in_flight, 0);
     assert_eq!(stats.latency.mean, Duration::from_secs(2));
 }
 

@@ -219,10 +219,8 @@ async fn a_breaker_that_opens_when_calls_are_dropped_is_seen_to() {
         let _ = tokio::time::timeout(Duration::from_secs(60), hangs).await;
     }
     let breaker = &metrics.snapshot().breakers[0];
-    assert_eq!(
-        (breaker.state, breaker.openings),
-        (Some(BreakerState::Open), 1)
-    );
+    assert_eq!(breaker.state, Some(BreakerState::Open));
+    assert_eq!(breaker.openings, 1);
 }
 
 /// V8: a layer of somebody else's listens as ours does, and its listener is gone with the call.

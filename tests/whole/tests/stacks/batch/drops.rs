@@ -77,10 +77,8 @@ async fn a_call_that_was_never_asked_has_not_started() {
     let begun = results.iter().filter(|r| r.is_success()).count();
     for result in &results[begun..] {
         let error = result.error().unwrap();
-        assert_eq!(
-            (error.execution(), result.attempts()),
-            (Execution::NotStarted, 0)
-        );
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert_eq!(result.attempts(), 0);
     }
     drop(other);
     assert_eq!(counts.begun(), ran);

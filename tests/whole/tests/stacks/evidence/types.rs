@@ -49,10 +49,8 @@ async fn overloaded_of_a_layer_below_normalize_is_a_refusal() {
     let error = error.await.unwrap_err();
     drop(running);
     assert!(error.is_own_refusal());
-    assert_eq!(
-        (error.kind(), error.execution()),
-        (ErrorKind::Overloaded, Execution::NotStarted)
-    );
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(error.execution(), Execution::NotStarted);
 }
 
 /// V1: the same behind tower's `Buffer`, whose other errors prove nothing.

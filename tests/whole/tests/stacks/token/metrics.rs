@@ -61,10 +61,8 @@ async fn the_snapshot_has_hits_exchanges_and_failures() {
         (&"TOOL_TIMEOUT".to_owned(), &1),
     ];
     assert_eq!(failures, expected);
-    assert_eq!(
-        (tokens.exchange.count, tokens.exchange.sum),
-        (4, 4 * SECOND)
-    );
+    assert_eq!(tokens.exchange.count, 4);
+    assert_eq!(tokens.exchange.sum, 4 * SECOND);
     let table = metrics.snapshot().to_string();
     let line =
         "tokens: 3 hits, 2 exchanged, 1 shared, 2 failed, exchanges p50 1004 ms, p99 1004 ms\n";
@@ -80,10 +78,9 @@ async fn intervals_resets_and_json() {
     let text = serde_json::to_string(&one).unwrap();
     assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), one);
     let tokens = one.tokens.unwrap();
-    assert_eq!(
-        (tokens.hits, tokens.failed, tokens.exchange.count),
-        (3, 2, 4)
-    );
+    assert_eq!(tokens.hits, 3);
+    assert_eq!(tokens.failed, 2);
+    assert_eq!(tokens.exchange.count, 4);
     assert_eq!(tokens.failures["TOOL_TIMEOUT"], 1);
 
     assert_eq!(interval.snapshot().tokens.unwrap().hits, 3);

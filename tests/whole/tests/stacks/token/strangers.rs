@@ -64,10 +64,8 @@ async fn a_limit_around_the_exchange_holds_strangers_back() {
     stack.send(call("alice")).await.unwrap();
     let bobs = call("bob").with_deadline(since + SECOND);
     let error = stack.send(bobs).await.unwrap_err();
-    assert_eq!(
-        (error.kind(), since.elapsed()),
-        (ErrorKind::DeadlineExceeded, SECOND)
-    );
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+    assert_eq!(since.elapsed(), SECOND);
     for stranger in strangers {
         stranger.await.unwrap().unwrap();
     }
