@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Claim, Identity, Observation, Place, ReplaySafety, ToolCall, Trust, arguments::Arguments,
-    identity::Names, info::Ident,
+    identity::Names,
 };
 use crate::{
     error::{ErrorKind, ToolError},
@@ -262,21 +262,14 @@ impl CallExt for ToolCall {
     fn resolved(mut self, identity: &Identity) -> Self {
         self = self.renamed(identity);
         self.place = Place::Resolved;
-        let is_set = match self.replay {
-            ReplaySafety::Unknown => false,
-            ReplaySafety::Safe => !self.is_replay_listed,
-            ReplaySafety::Unsafe => true,
-        };
-        if !is_set && identity.replay != ReplaySafety::Unknown {
+        let is_open = self.replay == ReplaySafety::Unknown
+            || self.is_replay_listed && self.replay == ReplaySafety::Safe;
+        if is_open && identity.replay != ReplaySafety::Unknown {
             (self.replay, self.is_replay_listed) = (identity.replay, true);
         }
-        let Ident {
-            timeout,
-            is_timeout_listed,
-            ..
-        } = *self.data.ident;
-        let is_set = timeout.is_some() && !is_timeout_listed;
-        if !is_set && identity.timeout.is_some() && identity.timeout != timeout {
+        let ident = &self.data.ident;
+        let is_open = ident.timeout.is_none() || ident.is_timeout_listed;
+        if is_open && identity.timeout.is_some() && identity.timeout != ident.timeout {
             let ident = self.data_mut().ident_mut();
             (ident.timeout, ident.is_timeout_listed) = (identity.timeout, true);
         }

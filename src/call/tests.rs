@@ -371,11 +371,25 @@ async fn progress_is_told_to_every_layer_that_asked() {
     assert_eq!(inner.limit(start), Some(start + s(8)));
 }
 
+/// Issue 48, D4: a table lists values of the tool that it names, and not of another one.
+#[test]
+fn another_server_has_none_of_the_listed_values() {
+    let docs = Identity::new("search").with_server("docs");
+    let docs = docs.with_timeout(Duration::from_secs(1));
+    let docs = docs.with_replay_safety(ReplaySafety::Safe);
+    let moved = call().resolved(&docs).with_server("shop");
+    let values = |call: &ToolCall| (call.replay_safety(), call.timeout());
+    assert_eq!(values(&moved), (ReplaySafety::Unknown, None));
+    let own = call().with_replay_safety(ReplaySafety::Safe);
+    let own = own.resolved(&docs).with_server("shop");
+    assert_eq!(values(&own), (ReplaySafety::Safe, None));
+}
+
 /// Issue 48, D2: an idle timeout that is asked while a pause ends still sees it, or its end.
 #[test]
 fn the_end_of_a_pause_is_no_idle_time() {
     const ALLOWED: Duration = Duration::from_secs(60);
-    for _ in 0..2_000 {
+    for _ in 0..100 {
         let progress = call().ask_for_progress(ALLOWED);
         let begun = Instant::now();
         while Instant::now() == begun {}

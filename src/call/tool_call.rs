@@ -162,8 +162,18 @@ impl ToolCall {
     }
 
     /// Sets the server that has the tool; part of the default [`Key`](crate::key::Key).
+    ///
+    /// The values that a table of tools has [listed](crate::flow::CallExt::resolved) for another
+    /// tool are gone.
     pub fn with_server(mut self, server: impl Into<Arc<str>>) -> Self {
-        let names = &mut self.data_mut().ident_mut().names;
+        if std::mem::take(&mut self.is_replay_listed) {
+            self.replay = ReplaySafety::Unknown;
+        }
+        let ident = self.data_mut().ident_mut();
+        if std::mem::take(&mut ident.is_timeout_listed) {
+            ident.timeout = None;
+        }
+        let names = &mut ident.names;
         (names.server, names.separator, names.is_listed) = (Some(server.into()), None, true);
         names.hashes = Default::default();
         self.withdraw(Claim::Health);
