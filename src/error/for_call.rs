@@ -10,6 +10,7 @@ use super::{
 use crate::{
     answer::{Answer, PARSED},
     call::{CallInfo, JobRef},
+    event::transition::millis,
     redact::Rules,
     text::did_you_mean,
 };
@@ -40,7 +41,7 @@ impl ToolError {
         configured: Duration,
         limit: TimeoutLimit,
     ) -> Self {
-        let ms = in_force.as_millis();
+        let ms = millis::of(in_force);
         let why = match limit {
             TimeoutLimit::Timeout => "",
             TimeoutLimit::Deadline | TimeoutLimit::Caller => " (limited by the deadline)",

@@ -5,7 +5,10 @@
 use std::time::Duration;
 
 use super::{ErrorKind, Execution, ToolError, inner::ForModel};
-use crate::text::{Short, either, plain, prefix};
+use crate::{
+    event::transition::millis,
+    text::{Short, either, plain, prefix},
+};
 
 /// The longest message, in characters.
 pub(super) const MAX: usize = 200;
@@ -60,7 +63,7 @@ fn sentence(e: &ToolError, template: &str, why: &str) -> String {
     let wait = e.retry_after_seconds().unwrap_or(0).to_string();
     let limit = e
         .timeout()
-        .map(|limit| format!(" ({} ms)", limit.as_millis()));
+        .map(|limit| format!(" ({} ms)", millis::of(limit)));
     let limit = limit.unwrap_or_default();
     let ran = match e.execution() {
         Execution::Completed => "ran",

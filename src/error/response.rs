@@ -300,6 +300,8 @@ mod tests {
         let error = ToolError::timed_out(&call, half, half, crate::error::TimeoutLimit::Timeout);
         assert_eq!(error.to_json_rpc()["data"]["timeout_ms"], 1);
         assert_eq!(json!(error)["timeout_ms"], 1);
+        assert!(error.message().ends_with("after 1ms"), "{error}");
+        assert!(error.user_message().ends_with("(1 ms)."), "{error}");
     }
 
     /// E5: each kind has the status of the table, and a delay stands in the header.
