@@ -1,10 +1,10 @@
 //! The capabilities of the client of a call: what a tool's server may ask it for.
 
 use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ElicitationCapability, ErrorData,
-    FormElicitationCapability, InputRequest, InputRequests, RootsCapabilities, SamplingCapability,
-    TASKS_EXTENSION_ID, UrlElicitationCapability,
+    ClientCapabilities, ElicitRequestParams, ErrorCode, ErrorData, InputRequest, InputRequests,
+    TASKS_EXTENSION_ID,
 };
+use serde_json::{Map, Value, json};
 
 /// Returns the capabilities that a gateway can offer for its client.
 pub(crate) fn relayed(mut can: ClientCapabilities, tasks: bool) -> ClientCapabilities {
@@ -23,61 +23,42 @@ pub(crate) fn has_forms(can: &ClientCapabilities) -> bool {
     offered.is_some_and(|offered| offered.form.is_some() || offered.url.is_none())
 }
 
-/// Returns the capabilities that a client needs to answer these requests.
-pub(crate) fn needed(requests: &InputRequests) -> ClientCapabilities {
-    let mut needed = ClientCapabilities::default();
+/// Checks that a client has declared all that these requests need.
+///
+/// # Errors
+///
+/// The error for the client, which names what it lacks.
+pub(crate) fn check(requests: &InputRequests, can: &ClientCapabilities) -> Result<(), ErrorData> {
+    let mut needed = json!({});
     for request in requests.values() {
         match request {
             InputRequest::Elicitation(asks) => {
-                let elicitation = needed.elicitation.get_or_insert_default();
-                match &asks.params {
-                    ElicitRequestParams::UrlElicitationParams { .. } => {
-                        elicitation.url = Some(UrlElicitationCapability::new());
-                    }
-                    _ => elicitation.form = Some(FormElicitationCapability::new()),
-                }
+                let by_url = matches!(
+                    asks.params,
+                    ElicitRequestParams::UrlElicitationParams { .. }
+                );
+                needed["elicitation"][if by_url { "url" } else { "form" }] = json!({});
             }
             #[expect(deprecated, reason = "servers may still ask for samples")]
             InputRequest::CreateMessage(asks) => {
-                let sampling: &mut SamplingCapability = needed.sampling.get_or_insert_default();
-                if asks.params.tools.is_some() || asks.params.tool_choice.is_some() {
-                    sampling.tools = Some(Default::default());
+                match asks.params.tools.is_some() || asks.params.tool_choice.is_some() {
+                    true => needed["sampling"]["tools"] = json!({}),
+                    false if needed["sampling"].is_null() => needed["sampling"] = json!({}),
+                    false => {}
                 }
             }
-            _ => needed.roots = Some(RootsCapabilities::default()),
+            _ => needed["roots"] = json!({}),
         }
     }
-    needed
-}
-
-/// Returns those of the needed capabilities that the client has not declared, if there are any.
-pub(crate) fn missing(
-    mut needed: ClientCapabilities,
-    can: &ClientCapabilities,
-) -> Option<ClientCapabilities> {
-    if let Some(needs) = &mut needed.elicitation {
-        if *needs == ElicitationCapability::default() {
-            needs.form = Some(FormElicitationCapability::new());
-        }
-        needs.form.take_if(|_| has_forms(can));
-        let url = can.elicitation.as_ref().and_then(|can| can.url.as_ref());
-        needs.url.take_if(|_| url.is_some());
-    }
-    let declared = can.sampling.as_ref();
-    let has = |needs: &SamplingCapability| {
-        declared.is_some_and(|can| needs.tools.is_none() || can.tools.is_some())
-    };
-    needed
-        .elicitation
-        .take_if(|needs| *needs == ElicitationCapability::default());
-    needed.sampling.take_if(|needs| has(needs));
-    needed.roots.take_if(|_| can.roots.is_some());
-    if let Some(needs) = &mut needed.extensions {
-        let declared = |name: &String| can.extensions.iter().any(|can| can.contains_key(name));
-        needs.retain(|name, _| !declared(name));
-    }
-    needed.extensions.take_if(|needs| needs.is_empty());
-    (needed != ClientCapabilities::default()).then_some(needed)
+    missing(&needed, can).map_or(Ok(()), |missing| {
+        let data = json!({ "requiredCapabilities": missing });
+        let code = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+        Err(ErrorData::new(
+            code,
+            "Missing required client capability",
+            Some(data),
+        ))
+    })
 }
 
 /// Returns whether an error of a tool's server is about capabilities that the client lacks.
@@ -86,6 +67,26 @@ pub(crate) fn is_lacking(error: &ErrorData, can: &ClientCapabilities) -> bool {
         .data
         .as_ref()
         .and_then(|data| data.get("requiredCapabilities"));
-    let required = required.and_then(|required| serde_json::from_value(required.clone()).ok());
     required.is_some_and(|required| missing(required, can).is_some())
+}
+
+fn missing(needed: &Value, can: &ClientCapabilities) -> Option<Value> {
+    let mut declared = json!(can);
+    if has_forms(can) {
+        declared["elicitation"]["form"] = json!({});
+    }
+    without(needed, &declared)
+}
+
+/// Returns the members of an object that another one does not have.
+fn without(needed: &Value, declared: &Value) -> Option<Value> {
+    let Some(declared) = declared.as_object() else {
+        return Some(needed.clone());
+    };
+    let left = |(name, needed): (&String, &Value)| match declared.get(name) {
+        Some(declared) => Some((name.clone(), without(needed, declared)?)),
+        None => Some((name.clone(), needed.clone())),
+    };
+    let left: Map<_, _> = needed.as_object()?.iter().filter_map(left).collect();
+    (!left.is_empty()).then(|| left.into())
 }

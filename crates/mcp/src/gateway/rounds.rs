@@ -26,7 +26,7 @@ use super::{
     tasks::hide,
 };
 use crate::{
-    capabilities::{has_forms, is_lacking, missing, needed},
+    capabilities::{check, has_forms, is_lacking},
     future::lock,
 };
 
@@ -116,7 +116,10 @@ impl Round {
         if let Some(sealed) = state.and_then(|state| state.strip_prefix(OURS)) {
             let of = owner(call.tool(), &caller);
             let opened = states.codec.open_json_with(sealed, of.as_bytes());
-            let state: State = opened.map_err(|error| refused(why(&error)))?;
+            let state: State = opened.map_err(|error| match error {
+                RequestStateError::Expired => refused("it has expired"),
+                _ => refused("this server has not given it to this client"),
+            })?;
             params.request_state.clone_from(&state.theirs);
             if let Some(responses) = params
                 .input_responses
@@ -202,11 +205,7 @@ impl Round {
             return None;
         }
         Some(match lock(&self.end).take()? {
-            End::CannotAsk => {
-                let missing = missing(needed(&approval(String::new())), &self.can);
-                let missing = missing.unwrap_or_default();
-                Err(ErrorData::missing_required_client_capability(missing))
-            }
+            End::CannotAsk => check(&approval(String::new()), &self.can).err().map(Err)?,
             End::Refused(why) => Err(refused(why)),
             End::Asks { text, seal, ttl } => {
                 let requests = approval(text);
@@ -220,13 +219,8 @@ impl Round {
     /// Makes the question of a tool's server one of ours. It has our own state around that of the
     /// server, if the call was approved, or if theirs looks like ours.
     pub(super) fn relay(&self, result: &mut InputRequiredResult) -> Result<(), ErrorData> {
-        let needed = result
-            .input_requests
-            .as_ref()
-            .map(needed)
-            .unwrap_or_default();
-        if let Some(missing) = missing(needed, &self.can) {
-            return Err(ErrorData::missing_required_client_capability(missing));
+        if let Some(requests) = &result.input_requests {
+            check(requests, &self.can)?;
         }
         let is_approved = self.used.get() == Some(&true);
         let state = &mut result.request_state;
@@ -281,21 +275,11 @@ fn approval(text: String) -> InputRequests {
 }
 
 fn action(said: Value) -> Result<ElicitationAction, ErrorData> {
-    match from_value::<ElicitResult>(said) {
-        Ok(result) => Ok(result.action),
-        Err(error) => {
-            let text =
-                format!("`inputResponses.{APPROVAL}` is not the result of an elicitation: {error}");
-            Err(ErrorData::invalid_params(text, None))
-        }
-    }
-}
-
-fn why(error: &RequestStateError) -> &'static str {
-    match error {
-        RequestStateError::Expired => "it has expired",
-        _ => "this server has not given it to this client",
-    }
+    let said = from_value::<ElicitResult>(said).map_err(|error| {
+        let text = format!("`inputResponses.{APPROVAL}` is not that of an elicitation: {error}");
+        ErrorData::invalid_params(text, None)
+    });
+    Ok(said?.action)
 }
 
 fn refused(why: &str) -> ErrorData {

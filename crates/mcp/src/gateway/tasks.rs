@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     McpExtras,
-    capabilities::{missing, needed, relayed},
+    capabilities::{check, relayed},
     extras::{About, TaskRequest, free},
 };
 
@@ -83,9 +83,7 @@ impl GatewayHandler {
         match &mut result.task.payload {
             TaskPayload::InputRequired { input_requests } => {
                 let can = cx.client_capabilities().unwrap_or_default();
-                if let Some(missing) = missing(needed(input_requests), &can) {
-                    return Err(ErrorData::missing_required_client_capability(missing));
-                }
+                check(input_requests, &can)?;
             }
             TaskPayload::Completed { result } => {
                 if let Some(Value::Object(meta)) = result.get_mut("_meta") {
