@@ -85,7 +85,7 @@ pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
     value::secret(text, start, |shown| {
         let absent = shown.is_empty() || is_placeholder(shown) || is_prose(shown);
         let loose = typed && (run.is_strong(name) || looks_secret(shown) || is_mixed(shown));
-        !absent && (loose || is_mixed(shown) && shape::of(shown) == Shape::Secret)
+        !absent && (loose || is_mixed(shown) && has_secret(shown))
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) static COMMANDS: &[Command] = &[
     Command { names: "redis-cli valkey-cli keydb-cli", flags: "-a", glued: "", marks: "" },
     Command { names: "ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", flags: "-w", glued: "-w", marks: "" },
     Command { names: ORACLE, flags: "", glued: "", marks: "" },
-    Command { names: "schtasks schtasks.exe", flags: "/rp /p", glued: "", marks: "" },
+    Command { names: "schtasks schtasks.exe", flags: "/rp /p /RP /P", glued: "", marks: "" },
     Command { names: "snmpget snmpgetnext snmpwalk snmpbulkget snmpbulkwalk snmpset snmptrap", flags: "-c -A -X", glued: "", marks: "" },
     Command { names: "openssl", flags: "-k -K", glued: "", marks: "" },
     Command { names: "smbclient rpcclient", flags: "-U --user", glued: "", marks: "%" },
@@ -138,7 +138,7 @@ fn positional(run: &Run<'_>) -> Option<Range<usize>> {
 }
 
 /// The argument that begins with a word of [`words`], without its quotes.
-fn argument(line: &str, (start, word): (usize, &str)) -> Range<usize> {
+pub(super) fn argument(line: &str, (start, word): (usize, &str)) -> Range<usize> {
     let value = value::extent(line, start);
     if Quote::at(line, start).is_some() {
         return value;
@@ -191,9 +191,10 @@ fn shared(line: &str) -> Option<Range<usize>> {
     let ((_, first), rest) = words.split_first()?;
     if first.eq_ignore_ascii_case("user") {
         // `net user ada x /add`
-        let password = rest.get(1).filter(|(_, word)| !word.starts_of("/*"))?;
-        let set = is_mixed(password.1) || line.holds(" /add");
-        return set.then(|| argument(line, *password));
+        let mut names = rest.iter().filter(|(_, word)| !word.starts_with('/'));
+        let password = names.nth(1).filter(|(_, word)| *word != "*")?;
+        let added = line.to_ascii_lowercase().holds(" /add");
+        return (added || has_secret(password.1)).then(|| argument(line, *password));
     }
     let share = rest.iter().position(|(_, word)| word.holds("\\\\"))?;
     let is_device = |word: &str| word == "*" || word.len() <= 5 && word.ends_with(':');
@@ -239,6 +240,6 @@ fn after_name(run: &Run<'_>) -> Option<Range<usize>> {
     }
     let end = value::bare_end(text, start);
     let value = &text[start..end];
-    let secret = is_random(value) && shape::of(value) == Shape::Secret;
+    let secret = is_random(value) && has_secret(value);
     (secret && !is_uuid(value) && !is_key_id(value)).then_some(start..end)
 }

@@ -61,10 +61,15 @@ fn variable(text: &str) -> Option<usize> {
     if let Some((open, close)) = BRACKETS.iter().find(|(open, _)| text.starts_with(open)) {
         let (name, _) = text[open.len()..].cut(close)?;
         // `{{ lookup('env', 'API_KEY') }}`, `{{resolve:ssm:name}}`
-        let call = *close == "}}" && !has_literal(name, true);
-        let marks = if call { "_-. (),'\"|:/" } else { "_-. " };
+        let begins = prefix_of(name.trim_start_of(" "), &["lookup(", "resolve:"]).is_some();
+        let call = *close == "}}" && begins && !name.holds("default") && !has_literal(name, true);
+        let (marks, max) = if call {
+            ("_-. (),'\"|:/", 64)
+        } else {
+            ("_-. ", 40)
+        };
         let plain = |b: u8| b.is_ascii_alphabetic() || marks.as_bytes().contains(&b);
-        let fits = (1..=64).contains(&name.trim().len()) && name.trim().bytes().all(plain);
+        let fits = (1..=max).contains(&name.trim().len()) && name.trim().bytes().all(plain);
         return fits.then_some(open.len() + name.len() + close.len());
     }
     let rest = text.strip_prefix(['$', '%'])?;
@@ -227,8 +232,10 @@ pub(super) fn is_uuid(word: &str) -> bool {
 
 /// Returns whether a value means that there is none, or is a truth value.
 pub(super) fn is_null(value: &str) -> bool {
-    const NULLS: &str = "null none nil undefined true false None, \\N [] {} ()";
-    is_one_of(value, NULLS)
+    is_one_of(
+        value,
+        "null none nil undefined true false None, \\N [] {} ()",
+    )
 }
 
 /// The first word of a value.

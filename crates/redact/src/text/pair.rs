@@ -78,7 +78,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 /// Returns whether a name in front of a mark announces no value of its own.
 fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
     const STATES: &str =
-        "focus hover active checked disabled invalid valid required not before after";
+        "focus focus-within focus-visible hover active checked disabled invalid valid required";
     const TAGS: &str = "!Ref !GetAtt !ImportValue !secret !env_var !reference";
     // `:param token: The token`
     let before = run.behind(16).strip_suffix(' ').unwrap_or_default();
@@ -88,10 +88,16 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
     let is_pin = || name.eq_ignore_ascii_case("pin") && !mark.quoted && numbered();
     // `Kind::Token => x`, but `Config::TOKEN = "x"`
     let assigns = || run.text[..mark.end].ends_with('=') && !mark.compares;
-    let near = ahead(run.text, mark.end, 24).trim_start_of(" ");
+    let rest = ahead(run.text, mark.end, 64);
+    let near = rest.trim_start_of(" ");
+    // `#password:focus {`
+    let state = until(rest, " {,:");
+    let styled = || prefix_of(&rest[state.len()..], &["{", ",", ":", " {"]).is_some();
     let kind = || until(near.trim_start_of("\"'`\\"), "\"'`\\");
     // `Password: !Ref DBPassword`
-    let refers = || near.cut(" ").is_some_and(|(tag, _)| is_one_of(tag, TAGS));
+    let (tag, to) = near.cut(" ").unwrap_or_default();
+    let is_value = || is_quoted(to, 0) || is_mixed(first_word(to)) && has_secret(first_word(to));
+    let refers = || is_one_of(tag, TAGS) && !is_value();
     mark.quoted && mark.colon && is_operand(run)
         || (documented || is_resource(run)) && !assigns()
         || is_type(run)
@@ -102,8 +108,7 @@ fn names_no_value(run: &Run<'_>, name: &str, mark: &Mark) -> bool {
         || is_working_directory(name, &run.text[mark.end..])
         || is_pin()
         || mark.colon && refers()
-        // `#password:focus {`
-        || run.before().ends_with('#') && is_one_of(until(near, "-:( {,"), STATES)
+        || mark.colon && run.before().ends_with('#') && is_one_of(state, STATES) && styled()
 }
 
 /// Returns whether a macro takes an argument with this name: `$secret:expr`.
@@ -265,7 +270,7 @@ impl Pair<'_> {
         // `password: &str = "x"`
         let literal = |typed: Range<usize>| {
             let quoted = run.text[typed.end..].starts_of("\"'");
-            shape::of(&run.text[typed]) == Shape::Secret || sure && quoted
+            has_secret(&run.text[typed]) || sure && quoted
         };
         if self.mark.colon && self.bare && typed(run, self.seen.start).is_some_and(literal) {
             return false;
@@ -319,8 +324,11 @@ impl Pair<'_> {
         let words = shape::pieces(ahead(rest, 0, 32)).take(2);
         let method = name == "key" && words.eq(["value", "function"]);
         let capitals = value.chars().filter(|c| c.is_uppercase()).count();
+        // `existingSecret: db-credentials`
+        let existing = || folded(name).starts_with("existingsecret") && !has_secret(value);
         same && (upper || value.has_of("_-"))
             || is_feature(name, value)
+            || !self.mark.quoted && existing()
             || method && !has_digit(value) && capitals * 4 <= value.len()
             || is_sentence(value, rest)
             || !sure && value.len() > 2 && folded(name).contains(&folded(value))
@@ -476,9 +484,11 @@ pub(super) fn flag(run: &Run<'_>) -> Option<Range<usize>> {
         let flag = prefix_of(value, &["-", "(-", "file://"]).is_some();
         let key = about && name.split_of("-").any(|part| part == "key");
         let kind = key && shape == Shape::Word && !is_digits(value);
-        // `  --password   ask for the password`
-        let help =
-            text[run.end..start].holds("  ") && is_sentence(value, &text[start + value.len()..]);
+        // `  -p, --password   ask for the password`
+        let before = run.line_before(64);
+        let begins = before.starts_of(" \t") && before.trim_of(" \t\"'`-,").len() <= 1;
+        let apart = text[run.end..start].holds("  ") && !is_quoted(text, start);
+        let help = begins && apart && is_sentence(value, &text[start + value.len()..]);
         !absent && !flag && !below && !looks_innocent && !kind && !help
     })
 }

@@ -154,7 +154,7 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
     {
         return Some(secret.end - password.len()..secret.end);
     }
-    let secretive = || is_digits(trimmed(word)) || shape::of(word) == Shape::Secret;
+    let secretive = || is_digits(trimmed(word)) || has_secret(word);
     let loose = is_mixed(word) && !is_dated(word);
     let of_secret = || linked || ends_with_one_of(run.behind(16).trim_end(), SECRET_KEYS);
     let fingerprint = || is_key_id(word) && (word.len() < 40 || !of_secret());
@@ -177,11 +177,8 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         return None;
     }
     // `first` may be cut: only its beginning was read.
-    let whole = if quoted {
-        word
-    } else {
-        &text[at..bare_end(text, at)]
-    };
+    let bare = || &text[at..bare_end(text, at)];
+    let whole = if quoted { word } else { bare() };
     let end = secret.start + trimmed(whole).len();
     Some(changed_to(text, secret.start..end))
 }
@@ -229,7 +226,7 @@ fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
     if cell > run.end && run.text[cell..].starts_with('|') {
         let start = skip_blanks(run.text, cell + 1);
         let word = first_word(ahead(run.text, start, 256));
-        let fits = is_mixed(word) && shape::of(word) == Shape::Secret;
+        let fits = is_mixed(word) && has_secret(word);
         return (fits && run.is_strong(run.word())).then(|| start..start + word.len());
     }
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
@@ -239,8 +236,8 @@ fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
     let apart = |c: char| c.is_whitespace() || matches!(c, '|' | ']');
     let word = ahead(run.text, start, 256).split(apart).next()?;
     // `(?:password|token)\s*=` is a pattern.
-    let fits = is_mixed(word) && !word.starts_with('-') && !is_placeholder(word);
-    let fits = fits && !word.holds("\\s");
+    let pattern = word.starts_with(')') || word.holds("\\s*") || word.holds("\\s+");
+    let fits = is_mixed(word) && !word.starts_with('-') && !is_placeholder(word) && !pattern;
     (opened && fits && run.is_strong(run.word())).then(|| start..start + word.len())
 }
 

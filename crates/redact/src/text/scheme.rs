@@ -43,7 +43,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
-    let secret = looks_secret(word) && shape::of(word) == Shape::Secret
+    let secret = looks_secret(word) && has_secret(word)
         || match bearer {
             true => shape::of(word) != Shape::Code && is_credential(name, word, rest),
             // Base64, and not prose (`Basic Authentication`).

@@ -78,6 +78,11 @@ pub(super) fn is_innocent(value: &str, name: &str) -> bool {
     }
 }
 
+/// Returns whether a value has a part that may be a secret.
+pub(super) fn has_secret(value: &str) -> bool {
+    of(value) == Shape::Secret
+}
+
 /// Returns whether what follows a value is that of a program.
 pub(super) fn ends_code(rest: &str) -> bool {
     #[rustfmt::skip]

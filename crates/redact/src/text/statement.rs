@@ -2,7 +2,8 @@
 //! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
 //! `Set-Item Env:TOKEN -Value 'x'`).
 
-use super::{command::words, prelude::*};
+use super::command::{argument, words};
+use super::prelude::*;
 
 /// How far the value may stand from the word that announces it.
 const NEAR: usize = 192;
@@ -26,7 +27,7 @@ fn identified(run: &Run<'_>) -> Option<Range<usize>> {
         let method = follows("password") || follows("values");
         if !method && is_one_of(part.trim(), "by as values using") {
             return value::secret(run.text, start, |shown| {
-                let looks = is_mixed(shown) && shape::of(shown) == Shape::Secret;
+                let looks = is_mixed(shown) && has_secret(shown);
                 is_set(shown) && (is_statement(run) || looks)
             });
         }
@@ -86,9 +87,9 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         "PASS" => return spoken(run, &[1]),
         "LOGIN" => return spoken(run, &[2]),
         "IDENTIFY" => return spoken(run, &[1, 2]),
-        word if word.eq_ignore_ascii_case("setuser") => return behind(&[" >"]),
+        word if word.eq_ignore_ascii_case("setuser") => return passwords_of_user(run),
         word if word.eq_ignore_ascii_case("wifi") => return behind(&[";P:", ":P:"]),
-        word if is_one_of(word, "assword assphrase password passphrase") => return sent(run),
+        word if is_one_of(word, "assword assphrase password passphrase") => return prompted(run),
         _ => {}
     }
     let mut rows = ROWS.iter();
@@ -104,24 +105,46 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     })
 }
 
-/// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`.
-fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
-    let line = until(run.ahead(NEAR), "\r\n\"");
-    let words: Vec<_> = words(line).collect();
-    let (start, last) = *words.last()?;
-    let secret = is_mixed(last) && shape::of(last) == Shape::Secret && !last.has_of("/._");
-    let start = run.end + start;
-    (secret && count.contains(&words.len())).then(|| start..start + last.len())
+/// All passwords of `ACL SETUSER ada on >x >y`, which are kept in the scan.
+fn passwords_of_user(run: &Run<'_>) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), "\r\n");
+    let secrets = words(line).filter(|(_, word)| word.starts_with('>') && word.len() > 1);
+    let secrets = secrets.filter_map(|(at, _)| value::secret(run.text, run.end + at + 1, is_set));
+    let found = || run.scan.keep("directive", secrets.collect());
+    (run.rules.allows("directive") && found()).then_some(run.end..run.end)
 }
 
-/// `expect "Password:"`, `send "x\r"`: a script waits for a prompt.
-fn sent(run: &Run<'_>) -> Option<Range<usize>> {
+/// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`, `LOGIN "a" "x"`.
+/// A quote around the line may follow it.
+fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
+    let line = until(run.ahead(NEAR), "\r\n");
+    let nth = |count: &usize| Some(argument(line, words(line).nth(count - 1)?));
+    let secret = count.iter().filter_map(nth).find(|secret| {
+        let (word, rest) = (&line[secret.clone()], &line[secret.end..]);
+        // `PASS token.test.ts`
+        let file = word.has_of("/_") || word.cut_last(".").is_some_and(|(_, end)| end.len() <= 5);
+        let last = rest.trim().is_empty() || rest.starts_of("\"'`");
+        last && !file && is_mixed(word) && has_secret(&word.replace('.', ""))
+    })?;
+    Some(run.end + secret.start..run.end + secret.end)
+}
+
+/// The string that a script sends after a prompt: `expect "Password:"`, `send "x\r"`, or
+/// `child.sendline("x")`. Only blanks, brackets and the name of an object stand between them.
+fn prompted(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(64);
-    let asks = near.trim_start_of(":*? ").starts_of("\"'");
-    let send = near.find_str("send").filter(|_| asks)?;
-    let quote = send + near[send..].find_of("\"'")?;
-    let shown = |shown: &str| is_set(shown) && !shown.starts_with('$');
-    value::secret(run.text, run.end + quote, shown)
+    let closed = near.trim_start_of(":*? ").strip_prefix(['"', '\'']);
+    let (between, rest) = closed?.cut("send")?;
+    let object = between.trim_start_of(" \t\r\n{;)");
+    let verb = &rest[..rest.find_of("\"'")?];
+    let sends = match object {
+        // `send -i $id -- "x"`
+        "" => verb.starts_of(" \t") && verb.split_whitespace().all(|it| it.starts_of("-$")),
+        _ => object.ends_with('.') && is_made_of(object, "._") && is_one_of(verb, "( line("),
+    };
+    let shown = |shown: &str| sends && is_set(shown) && !shown.starts_with('$');
+    let start = run.end + near.len() - rest.len() + verb.len();
+    value::secret(run.text, start, shown)
 }
 
 /// `example.com TRUE / FALSE 0 name x`, with tabs between them.
@@ -138,17 +161,15 @@ fn cookie(run: &Run<'_>) -> Option<Range<usize>> {
 pub(super) fn powershell(run: &Run<'_>) -> Option<Range<usize>> {
     let word = run.word();
     if word.eq_ignore_ascii_case("ConvertTo-SecureString") {
-        return argument(run).or_else(|| piped(run));
+        return first_string(run).or_else(|| piped(run));
     }
-    let value = word.starts_with('-')
-        && !run.before().ends_with('\\')
-        && word.trim_start_of("-").eq_ignore_ascii_case("value");
-    value.then(|| named_value(run))?
+    let value = word.starts_with('-') && is_one_of(word.trim_start_of("-"), "value");
+    (value && !run.before().ends_with('\\')).then(|| named_value(run))?
 }
 
 /// The first string behind the command and its flags, or the word behind `-String`, whichever is
 /// first; the string of another parameter is not.
-fn argument(run: &Run<'_>) -> Option<Range<usize>> {
+fn first_string(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(NEAR);
     let line = until(near, "\n|;").to_ascii_lowercase();
     let flag = line.find_str("-string ");

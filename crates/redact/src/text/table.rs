@@ -104,7 +104,7 @@ pub(super) fn is_secret(value: &str, sure: bool) -> bool {
     // `pid=4711`
     let pair = |(name, value): (&str, &str)| !name.is_empty() && !value.trim_of("=").is_empty();
     let looks = || {
-        let secret = looks_secret(value) && shape::of(value) == Shape::Secret;
+        let secret = looks_secret(value) && has_secret(value);
         secret && !is_composed(value) && !value.cut("=").is_some_and(pair)
     };
     !absent && (sure || looks())
