@@ -73,7 +73,7 @@ impl Served {
                 last + 1
             );
         }
-        let slack = if cfg!(debug_assertions) { 100 } else { 20 };
+        let slack = if cfg!(debug_assertions) { 250 } else { 20 };
         let most = 10 * alone.p99() + Duration::from_millis(slack);
         assert!(self.p99() < most, "it is served late");
     }
@@ -127,7 +127,7 @@ async fn hostile(url: String, caller: u64, time: Duration) -> [u64; 2] {
             Ok(result) => {
                 let text = &result["content"][0]["text"];
                 assert!(
-                    *way == "nulls" || *text == id.to_string(),
+                    *way == "nulls" || *text == *id.to_string(),
                     "{way}: {result}"
                 );
                 ends[0] += 1;
@@ -139,11 +139,11 @@ async fn hostile(url: String, caller: u64, time: Duration) -> [u64; 2] {
     ends
 }
 
-/// A program whose calls time out soon.
-async fn program(servers: &[&str]) -> (Program, String) {
+/// A program with both servers, and its address.
+async fn program(timeout: &str) -> (Program, String) {
     let mut command = Program::command();
-    command.args(servers.iter().flat_map(|server| ["--server", server]));
-    command.env("TOOL_TIMEOUT", "2s");
+    command.args(["--server", HOSTILE, "--server", INNOCENT]);
+    command.env("TOOL_TIMEOUT", timeout);
     // Refusals would be most of what happens.
     command.env("TOOL_CIRCUIT_BREAKER_ENABLED", "false");
     command.env("TOOLCALL_HEALTH_REFUSAL", "false");
@@ -156,7 +156,7 @@ async fn program(servers: &[&str]) -> (Program, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_server_takes_little_from_others() {
     let _alone = alone().await;
-    let (program, url) = program(&[HOSTILE, INNOCENT]).await;
+    let (program, url) = program("2s").await;
     let alone = innocent(&url, sleep(ALONE)).await;
     let callers = (0..).zip(WAYS);
     let callers = callers.map(|(n, _)| hostile(url.clone(), n, length()));
@@ -197,7 +197,7 @@ async fn endless(at: SocketAddr, request: Vec<u8>, time: Duration) -> u64 {
 
 /// Sends calls, and hangs up before they are answered. Returns how many.
 async fn cancelled(at: SocketAddr, time: Duration) -> u64 {
-    let params = json!({ "name": "innocent__act", "arguments": { "how": "good" } });
+    let params = json!({ "name": "hostile__act", "arguments": { "how": "good" } });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let body = body.to_string();
     let request = format!("{HEAD}content-length: {}\r\n\r\n{body}", body.len());
@@ -227,11 +227,11 @@ async fn sessions(url: String, time: Duration) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_clients_take_little_from_others() {
     let _alone = alone().await;
-    let (program, url) = program(&[INNOCENT]).await;
+    let (program, url) = program("30s").await;
     let at: SocketAddr = url.split('/').nth(2).unwrap().parse().unwrap();
     let alone = innocent(&url, sleep(ALONE)).await;
     let (time, mut attacks) = (length(), JoinSet::new());
-    let body = "[".repeat(1 << 20);
+    let body = "[".repeat(1 << 19);
     let body = format!("{HEAD}content-length: 1900000\r\n\r\n{body}");
     // Fewer than there are places for calls: with as many, all others are refused.
     for _ in 0..40 {
