@@ -183,9 +183,9 @@ const TASK_ID: &str = "taskId";
 /// the task is [on the call's record](tower_toolcall::Observation::job). A task that no caller
 /// waits for any more is cancelled (`tasks/cancel`).
 ///
-/// The client has to offer the extension when it connects. An [`McpServer`](super::McpServer) does
-/// not, so the tool service is an [`McpReconnect`](super::McpReconnect) or an
-/// [`McpService`](super::McpService):
+/// The client has to offer the extension when it connects, or a call by
+/// [`McpExtras::with_capabilities`]. An [`McpServer`](super::McpServer) does not offer it, so here
+/// the tool service is an [`McpReconnect`](super::McpReconnect):
 ///
 /// ```no_run
 /// use rmcp::{

@@ -318,6 +318,10 @@ impl GatewayHandler {
     /// With the same keys in several processes, or after a restart, one accepts the states of
     /// another. Each process accepts a state once. Clients can read states, and cannot change them.
     ///
+    /// A state holds for an hour at most. So long the gateway remembers those that were used: at
+    /// most 1,000 of a caller, and of 1,000 callers. Beyond that, answers are refused. Callers that
+    /// the request does not tell apart are one.
+    ///
     /// ```
     /// use rmcp::model::RequestStateCodec;
     /// use tower_toolcall_mcp::GatewayHandler;

@@ -45,14 +45,16 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Seals the states of questions, and knows which of them were used.
 #[derive(Clone)]
 pub(super) struct States {
-    pub(super) codec: RequestStateCodec,
+    pub(super) codec: Arc<RequestStateCodec>,
     used: Arc<Used>,
 }
 
 impl States {
     pub(super) fn new(codec: RequestStateCodec) -> Self {
-        let used = Arc::default();
-        Self { codec, used }
+        Self {
+            codec: Arc::new(codec),
+            used: Arc::default(),
+        }
     }
 }
 
