@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    block, call, code, command, encoded, field, filter::*, markup, pair, phrase, prose, scheme,
-    statement, token, url,
+    block, call, code, command, encoded, field, filter::*, markup, pair, phrase, prose, protocol,
+    scheme, statement, token, url,
 };
 
 /// Finds the secret of a run. The rules of tokens have ids of their own: `None`.
@@ -32,7 +32,8 @@ pub(crate) const RUNS: &[(Row, Signs, Find)] = &[
     (("powershell", "a string that PowerShell makes a secret of", "ConvertTo-SecureString 'hunter2' -AsPlainText", "ConvertTo-SecureString $text"), NAMED | WORD | DASH, Some(statement::powershell)),
     (("phrase", "a recovery phrase of a wallet", "MNEMONIC=legal winner thank year wave sausage worth useful legal winner thank yellow", "the seed phrase is shown once"), NAMED | WORD | COLON, Some(phrase::find)),
     (("call", "the password in a call that authenticates", "req.SetBasicAuth(\"ada\", \"hunter2\")", "req.SetBasicAuth(user, password)"), CALL, Some(call::find)),
-    (("directive", "a password in a file of settings or cookies without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), NAMED | WORD | COOKIE, Some(statement::directive)),
+    (("directive", "a password in a file of settings without a mark before it, or behind `rclone obscure`", "requirepass hunter2", "requirepass is not set"), NAMED | WORD, Some(statement::directive)),
+    (("protocol", "a password in a line of FTP, POP3, IMAP, IRC or Redis, in a code of a wireless network, behind a prompt in a script, or in cookies.txt", "a1 LOGIN ada Zq7hunterX", "a1 LOGIN took 12ms"), NAMED | WORD | COOKIE, Some(protocol::find)),
     (("element", "the content of an XML element with a sensitive name", "<password>hunter2</password>", "<password></password>"), NAMED, Some(markup::find)),
     (("wrapped", "a value in a type of its own", "ApiKey(\"Zq7hunterX\")", "ApiKey(name)"), NAMED, Some(code::newtype)),
     (("field", "the value beside a field that holds a sensitive name", "\"name\": \"X-Api-Key\", \"value\": \"hunter2\"", "\"name\": \"city\", \"value\": \"Oslo\""), NAMED, Some(field::find)),

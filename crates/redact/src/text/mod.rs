@@ -11,7 +11,7 @@
 //!   `encoded`
 //! - **a name and its value**: `markup`, `code::newtype`, `field`, `pair` (with `name`, `scheme`,
 //!   `lines`, `code`)
-//! - **statements and command lines**: `statement`, `command`
+//! - **statements, protocols and command lines**: `statement`, `protocol`, `command`
 //! - **sentences**: `prose`
 //!
 //! They share `bytes` (moving along a text), `quote` (where a string ends), `value` (where a value
@@ -44,6 +44,7 @@ mod name;
 mod pair;
 mod phrase;
 mod prose;
+mod protocol;
 pub(super) mod quote;
 mod scheme;
 mod shape;

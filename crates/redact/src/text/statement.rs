@@ -1,12 +1,11 @@
 //! Statements that set a secret: of SQL (`IDENTIFIED BY 'x'`, `PASSWORD 'x'`, `SET PASSWORD FOR
 //! ada = 'x'`), and of PowerShell (`ConvertTo-SecureString 'x'`, `'x' | ConvertTo-SecureString`,
-//! `Set-Item Env:TOKEN -Value 'x'`).
+//! `Set-Item Env:TOKEN -Value 'x'`). Directives of files of settings (`requirepass x`).
 
-use super::command::{argument, words};
-use super::prelude::*;
+use super::{command::words, prelude::*};
 
 /// How far the value may stand from the word that announces it.
-const NEAR: usize = 192;
+pub(super) const NEAR: usize = 192;
 
 pub(super) fn sql(run: &Run<'_>) -> Option<Range<usize>> {
     match run.word() {
@@ -35,7 +34,7 @@ fn identified(run: &Run<'_>) -> Option<Range<usize>> {
     None
 }
 
-fn is_set(value: &str) -> bool {
+pub(super) fn is_set(value: &str) -> bool {
     !is_null(value) && !is_placeholder(value)
 }
 
@@ -63,13 +62,9 @@ fn password(run: &Run<'_>) -> Option<Range<usize>> {
     quoted.then(|| value::secret(run.text, start, is_set))?
 }
 
-/// `requirepass x`, `sentinel auth-pass name x`, `ACL SETUSER ada on >x`, `rclone obscure x`,
-/// `snmp-server community x`, `WIFI:S:home;P:x;;`, and the value of a line of cookies.txt.
+/// `requirepass x`, `sentinel auth-pass name x`, `rclone obscure x`, `snmp-server community x`,
+/// `stats auth ada:x`.
 pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
-    let after = run.after();
-    if after.starts_with("\tTRUE\t") || after.starts_with("\tFALSE\t") {
-        return cookie(run);
-    }
     // Words, what stands before them in their line, and how many names before the value.
     #[rustfmt::skip]
     const ROWS: &[(&str, &str, usize)] = &[
@@ -77,85 +72,17 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
         ("community", "snmp-server ", 0), ("auth", "stats ", 0), ("auth-pass", "", 1),
     ];
     let led = |by| run.line_before(64).to_ascii_lowercase().holds(by);
-    let behind = |marks: &[&str]| {
-        let near = run.ahead(96);
-        let end = |mark: &&str| Some(near.find_str(mark)? + mark.len());
-        let shown = |shown: &str| is_set(shown) && !is_one_of(shown, "password secret");
-        value::secret(run.text, run.end + marks.iter().find_map(end)?, shown)
-    };
-    match run.word() {
-        "PASS" => return spoken(run, &[1]),
-        "LOGIN" => return spoken(run, &[2]),
-        "IDENTIFY" => return spoken(run, &[1, 2]),
-        word if word.eq_ignore_ascii_case("setuser") => return passwords_of_user(run),
-        word if word.eq_ignore_ascii_case("wifi") => return behind(&[";P:", ":P:"]),
-        word if is_one_of(word, "assword assphrase password passphrase") => return prompted(run),
-        _ => {}
-    }
     let mut rows = ROWS.iter();
     let row =
         rows.find(|(words, by, _)| is_one_of(run.word(), words) && (by.is_empty() || led(by)));
-    let names = row?.2;
+    let (.., names) = row?;
     let line = until(run.ahead(NEAR), "\n");
-    let word = words(line).nth(names);
+    let word = words(line).nth(*names);
     let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
     value::secret(run.text, run.end + start, |shown| {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
         is_set(shown) && !is_prose(shown) && !mark
     })
-}
-
-/// All passwords of `ACL SETUSER ada on >x >y`, which are kept in the scan.
-fn passwords_of_user(run: &Run<'_>) -> Option<Range<usize>> {
-    let line = until(run.ahead(NEAR), "\r\n");
-    let secrets = words(line).filter(|(_, word)| word.starts_with('>') && word.len() > 1);
-    let secrets = secrets.filter_map(|(at, _)| value::secret(run.text, run.end + at + 1, is_set));
-    let found = || run.scan.keep("directive", secrets.collect());
-    (run.rules.allows("directive") && found()).then_some(run.end..run.end)
-}
-
-/// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`, `LOGIN "a" "x"`.
-/// A quote around the line may follow it.
-fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
-    let line = until(run.ahead(NEAR), "\r\n");
-    let nth = |count: &usize| Some(argument(line, words(line).nth(count - 1)?));
-    let secret = count.iter().filter_map(nth).find(|secret| {
-        let (word, rest) = (&line[secret.clone()], &line[secret.end..]);
-        // `PASS token.test.ts`
-        let file = word.has_of("/_") || word.cut_last(".").is_some_and(|(_, end)| end.len() <= 5);
-        let last = rest.trim().is_empty() || rest.starts_of("\"'`");
-        last && !file && is_mixed(word) && has_secret(&word.replace('.', ""))
-    })?;
-    Some(run.end + secret.start..run.end + secret.end)
-}
-
-/// The string that a script sends after a prompt: `expect "Password:"`, `send "x\r"`, or
-/// `child.sendline("x")`. Only blanks, brackets and the name of an object stand between them.
-fn prompted(run: &Run<'_>) -> Option<Range<usize>> {
-    let near = run.ahead(64);
-    let closed = near.trim_start_of(":*? ").strip_prefix(['"', '\'']);
-    let (between, rest) = closed?.cut("send")?;
-    let object = between.trim_start_of(" \t\r\n{;)");
-    let verb = &rest[..rest.find_of("\"'")?];
-    let sends = match object {
-        // `send -i $id -- "x"`
-        "" => verb.starts_of(" \t") && verb.split_whitespace().all(|it| it.starts_of("-$")),
-        _ => object.ends_with('.') && is_made_of(object, "._") && is_one_of(verb, "( line("),
-    };
-    let shown = |shown: &str| sends && is_set(shown) && !shown.starts_with('$');
-    let start = run.end + near.len() - rest.len() + verb.len();
-    value::secret(run.text, start, shown)
-}
-
-/// `example.com TRUE / FALSE 0 name x`, with tabs between them.
-fn cookie(run: &Run<'_>) -> Option<Range<usize>> {
-    let line = until(run.ahead(NEAR), "\r\n");
-    let fields: Vec<_> = line.splitn(7, '\t').collect();
-    let [_, _, _, "TRUE" | "FALSE", expires, _, value] = fields[..] else {
-        return None;
-    };
-    let start = run.end + line.len() - value.len();
-    is_digits(expires).then(|| start..skip(run.text, start, |c| c != '\n' && c != '\r'))
 }
 
 pub(super) fn powershell(run: &Run<'_>) -> Option<Range<usize>> {
