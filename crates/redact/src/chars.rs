@@ -84,6 +84,7 @@ impl Text for str {}
 
 /// Returns whether a byte is one of a set: by a bit for each, which is made once.
 fn is_in(set: &str) -> impl FnMut(u8) -> bool {
+    debug_assert!(set.is_ascii(), "{set}");
     let bits = set.bytes().fold(0_u128, |bits, b| bits | 1 << (b & 127));
     move |b| b.is_ascii() && bits >> b & 1 == 1
 }

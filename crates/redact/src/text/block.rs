@@ -31,9 +31,7 @@ fn tail(text: &str, end: usize) -> Option<Range<usize>> {
     let close = end + "-----END".len();
     let mark = ahead(text, close, 80);
     let (name, _) = mark.cut("----")?;
-    if !name.holds("PRIVATE") {
-        return None;
-    }
+    name.find_str("PRIVATE")?;
     let mut start = end;
     loop {
         let head = between(&text[..start]);
@@ -65,14 +63,10 @@ fn between(text: &str) -> &str {
 
 /// The end of the private-key block that begins at `start`. None for a block of another kind.
 pub(super) fn end(text: &str, start: usize) -> Option<usize> {
-    if !ahead(text, start, 80).holds("PRIVATE") {
-        return None;
-    }
+    ahead(text, start, 80).find_str("PRIVATE")?;
     let block = &text[start..];
-    let mark = match block.starts_with("-----") {
-        true => "-----END",
-        false => "---- END",
-    };
+    let dashed = block.starts_with("-----");
+    let mark = if dashed { "-----END" } else { "---- END" };
     let from = block.find_str(mark);
     looked_at(from.unwrap_or(block.len()));
     let close = from.and_then(|from| {

@@ -19,9 +19,7 @@ const NEAR: usize = 512;
 /// The password among the arguments.
 pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
-    if !run.after().starts_with('(') {
-        return None;
-    }
+    run.after().strip_prefix('(')?;
     let (_, place, sure) = CALLS.iter().find(|call| ends_with_one_of(name, call.0))?;
     let near = &text[..run.end + ahead(text, run.end, NEAR).len()];
     let (arguments, _) = elements(near, run.end);

@@ -40,9 +40,8 @@ pub(super) fn typed(run: &Run<'_>, start: usize) -> Option<Range<usize>> {
 fn is_generic(typed: &str) -> bool {
     let is_type = |word: &str| word.starts_with(char::is_uppercase) || is_primitive(word);
     let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b':';
-    let Some((head, inner)) = typed.strip_suffix('>').and_then(|it| it.cut("<")) else {
-        return false;
-    };
+    let parts = typed.strip_suffix('>').and_then(|it| it.cut("<"));
+    let (head, inner) = parts.unwrap_or_default();
     let named = head.starts_with(char::is_uppercase) && head.bytes().all(is_name);
     named && shape::pieces(inner).all(is_type)
 }
@@ -68,9 +67,7 @@ pub(super) fn newtype(run: &Run<'_>) -> Option<Range<usize>> {
     let text = run.text;
     let name = after_last(run.word(), |c| c == '.');
     let upper = name.starts_with(|c: char| c.is_ascii_uppercase());
-    if !run.after().starts_with('(') {
-        return None;
-    }
+    run.after().strip_prefix('(')?;
     // `.password("x")`, `setPassword("x")`: a builder or a setter.
     let mut verbs = ["set_", "with_", "set", "with"].iter();
     let noun = verbs.find_map(|verb| strip_ignore_case(name, verb));

@@ -63,11 +63,8 @@ fn variable(text: &str) -> Option<usize> {
         // `{{ lookup('env', 'API_KEY') }}`, `{{resolve:ssm:name}}`
         let begins = prefix_of(name.trim_start_of(" "), &["lookup(", "resolve:"]).is_some();
         let call = *close == "}}" && begins && !name.holds("default") && !has_literal(name, true);
-        let (marks, max) = if call {
-            ("_-. (),'\"|:/", 64)
-        } else {
-            ("_-. ", 40)
-        };
+        let marks = if call { "_-. (),'\"|:/" } else { "_-. " };
+        let max = if call { 64 } else { 40 };
         let plain = |b: u8| b.is_ascii_alphabetic() || marks.as_bytes().contains(&b);
         let fits = (1..=max).contains(&name.trim().len()) && name.trim().bytes().all(plain);
         return fits.then_some(open.len() + name.len() + close.len());

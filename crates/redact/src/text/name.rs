@@ -41,16 +41,19 @@ pub(super) fn skip_colours(text: &str, at: usize) -> usize {
 pub(super) fn value_start(text: &str, at: usize) -> usize {
     let stars = skip(text, at, |c| matches!(c, '*' | '_'));
     let bold = (1..=3).contains(&(stars - at)) && text[stars..].starts_with(' ');
-    let at = dumped(text, skip_blanks(text, if bold { stars } else { at }));
+    let at = php_value(text, skip_blanks(text, if bold { stars } else { at }));
     (0..2).fold(at, |at, _| skip_blanks(text, skip_colours(text, at)))
 }
 
 /// Returns the beginning of a value in the line below its name, behind its type, as PHP dumps it:
 /// `["password"]=>`, `string(8) "x"`. Else `at`.
-fn dumped(text: &str, at: usize) -> usize {
+fn php_value(text: &str, at: usize) -> usize {
+    if !text[..at].ends_with("=>") {
+        return at;
+    }
     let start = skip(text, at, char::is_whitespace);
     let typed = ahead(text, start, 24).cut(") ");
-    let typed = typed.filter(|(head, _)| text[..at].ends_with("=>") && head.starts_with("string("));
+    let typed = typed.filter(|(head, _)| head.starts_with("string("));
     typed.map_or(at, |(head, _)| start + head.len() + 2)
 }
 
@@ -91,8 +94,8 @@ fn mark_start(text: &str, at: usize) -> usize {
 fn number_end(text: &str, at: usize) -> usize {
     let digits = at + usize::from(text[at..].starts_with('#'));
     let end = skip(ahead(text, digits, 4), 0, |c| c.is_ascii_digit()) + digits;
-    let fits = (1..=3).contains(&(end - digits)) && text[..at].ends_with(' ');
-    let fits = fits && text[end..].starts_with(": ");
+    let between = text[..at].ends_with(' ') && text[end..].starts_with(": ");
+    let fits = between && (1..=3).contains(&(end - digits));
     if fits { end } else { at }
 }
 

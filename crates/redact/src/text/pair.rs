@@ -403,7 +403,7 @@ fn is_operand(run: &Run<'_>) -> bool {
 }
 
 /// Returns whether the run is `pass` beside the name of a user, a host or a service.
-fn is_login(run: &Run<'_>) -> bool {
+pub(super) fn is_login(run: &Run<'_>) -> bool {
     const BESIDE: &str = "user username login email host hostname server port smtp imap mail db database mysql \
         postgres redis ftp sftp proxy";
     let pass = ends_with_one_of(run.word(), "pass") && !ends_with_one_of(run.word(), "bypass");
@@ -438,9 +438,7 @@ fn is_file(name: &str) -> bool {
 
 /// The text in `Some("x")`, over several lines or not.
 fn inside(value: &str) -> &str {
-    let Some((name, inner)) = value.cut("(") else {
-        return value;
-    };
+    let (name, inner) = value.cut("(").unwrap_or_default();
     let called = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic());
     let marks = |c: char| c.is_whitespace() || "\"'\\,)(".contains(c);
     let quoted = called && value.has_of("\"");

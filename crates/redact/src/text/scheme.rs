@@ -32,15 +32,13 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let bracketed = text[..start].ends_with('<') && rest.starts_with('>');
-    if bracketed && is_placeholder(&text[start - 1..=end]) {
-        return None;
-    }
+    let variable = bracketed && is_placeholder(&text[start - 1..=end]);
     // `Bearer realm="x"`
     let parameter = word.strip_suffix('=').is_some_and(|name| {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'-');
         rest.trim_start_of("\\").starts_with('"') && name.bytes().all(plain)
     });
-    if parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
+    if variable || parameter || word.len() < 3 || is_prose(word) || is_placeholder(word) {
         return None;
     }
     let secret = looks_secret(word) && has_secret(word)

@@ -72,10 +72,8 @@ fn fits(prefix: &str, kind: Tail, min: usize, rest: &str) -> bool {
         return false;
     };
     let near = ahead(after, 0, 320);
-    let near = match kind {
-        Tail::Dotted => &near[..tail(near)],
-        _ => &near[..segment(near)],
-    };
+    let dotted = matches!(kind, Tail::Dotted);
+    let near = &near[..if dotted { tail(near) } else { segment(near) }];
     let upper = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
     near.chars().filter(|c| is_plain(*c)).count() >= min
         && match kind {

@@ -38,7 +38,8 @@ pub(super) fn user_info(run: &Run<'_>) -> Option<Range<usize>> {
         // The authority may go on beyond the bytes that were read, and have another sign there. A
         // second pass finds it after this part is redacted.
         let goes_on = authority.len() == near.len() && near.len() + 4 > NEAR;
-        let user = goes_on.then(&whole).unwrap_or(start..start + sign);
+        let end = start + sign;
+        let user = if goes_on { whole() } else { start..end };
         return is_credential(&authority[..sign]).then_some(user);
     }
     if !has_password(authority) {
@@ -177,9 +178,7 @@ fn oracle(run: &Run<'_>) -> Option<Range<usize>> {
 
 /// `123456789:AAF...`, with `bot` before it in URLs.
 fn telegram(run: &Run<'_>) -> Option<Range<usize>> {
-    if !run.after().starts_with(":AA") {
-        return None;
-    }
+    run.after().strip_prefix(":AA")?;
     let word = run.word();
     let digits = word.len() - word.trim_end_of(DIGITS).len();
     let end = skip(run.text, run.end + 1, is_plain);
