@@ -85,8 +85,7 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
         let sign = run.ahead(128).strip_prefix(['=', ' '])?.find_of("=")?;
         return Some(value::extent(text, run.end + sign + 2));
     }
-    let announces = |command: &Command| command.announces(word);
-    if !word.starts_with('-') && !run.command().is_some_and(announces) {
+    if !word.starts_with('-') && !run.command().is_some_and(|it| it.announces(word)) {
         return run.is_named().then(|| after_name(run))?;
     }
     let password = run.command().and_then(|command| flag(run, command));
@@ -130,7 +129,7 @@ fn positional(run: &Run<'_>) -> Option<Range<usize>> {
         return None;
     }
     let secret = match name.to_ascii_lowercase().as_str() {
-        "net" => shared(one_command(line)),
+        "net" => net_password(one_command(line)),
         "htpasswd" => last_argument(one_command(line)),
         name => piped(name, line),
     }?;
@@ -165,7 +164,7 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
 fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const READERS: &[&str] = &[
-        "--password-stdin", "--with-token", "chpasswd", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin", "cryptsetup", "kinit", "smbpasswd",
+        "--password-stdin", "--with-token", "sudo -S", "--passphrase-fd 0", "-passin stdin", "--stdin",
     ];
     let (said, read) = line.cut("|")?;
     let said = said.trim_end();
@@ -179,14 +178,24 @@ fn piped(name: &str, line: &str) -> Option<Range<usize>> {
     }
     let shown = said[first.0..].trim_of("\"'");
     let looks = || is_mixed(shown) || is_random(shown) || said.trim_start().starts_with("-n");
-    let reads = READERS.iter().any(|reader| read.holds(reader));
+    let flags = READERS.iter().any(|reader| read.holds(reader));
+    let reads = flags || read.split_of("|").any(is_reader);
     let secret = argument(said, first);
     (!is_placeholder(&said[secret.clone()]) && (reads || read.holds(" login") && looks()))
         .then_some(secret)
 }
 
+/// Returns whether a command reads a password, or runs another command that does.
+fn is_reader(command: &str) -> bool {
+    let apart = |c: char| c.is_whitespace() || "\"'`;)".contains(c);
+    let mut words = command.trim_start().split(apart);
+    let reads = |word| ends_with_one_of(word, "chpasswd cryptsetup kinit smbpasswd");
+    let first = words.next().unwrap_or_default();
+    reads(first) || is_one_of(first, "sudo doas ssh docker podman kubectl") && words.any(reads)
+}
+
 /// `net use Z: \\\\host\\share /user:ada x`, with the password behind the share or before it.
-fn shared(line: &str) -> Option<Range<usize>> {
+fn net_password(line: &str) -> Option<Range<usize>> {
     let words: Vec<_> = words(line).collect();
     let ((_, first), rest) = words.split_first()?;
     if first.eq_ignore_ascii_case("user") {

@@ -152,21 +152,19 @@ fn element(run: &Run<'_>, first: bool) -> Option<Range<usize>> {
     let (text, name) = (run.text, run.word());
     let close = skip(text, run.end, |c| is_quote(c) || c == '\\');
     let comma = skip(text, close, char::is_whitespace);
-    if !text[comma..].starts_with(',') {
-        return None;
-    }
+    text[comma..].strip_prefix(',')?;
     let start = skip(text, comma + 1, |c| c.is_whitespace() || c == '<');
     let quoted = text[start..].trim_start_of("\\b");
-    if !quoted.starts_with(is_quote) {
-        return None;
-    }
+    quoted.strip_prefix(is_quote)?;
     let seen = value::glance(value::extent, text, start);
     let value = &text[seen.clone()];
     // Two elements are a pair; in longer lists of names (`required`) a value has to look like one.
     let end = skip(text, seen.end, |c| is_padding(c) || c == '\n');
     let shape = shape::of(value);
     // `setProperty("password", "x", ...)`
-    let pair = first && (text[end..].starts_of("])}>") || sets(run));
+    let binary = text[..start].ends_with("<<");
+    let closers = if binary { ">" } else { "])" };
+    let pair = first && (text[end..].starts_of(closers) || sets(run));
     let sure = run.is_sure(name) || is_header(name);
     let pair = pair && sure && !is_moment(value) && shape != Shape::Format;
     let loose = (first || sure) && (looks_secret(value) || is_mixed(value));

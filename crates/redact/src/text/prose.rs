@@ -1,6 +1,6 @@
 //! Secrets in sentences: `password is hunter2`, `the token abc123def456`; `.netrc` and `.pgpass`.
 
-use super::prelude::*;
+use super::{pair::is_login, prelude::*};
 
 /// Words that announce a secret by themselves.
 static PASSWORDS: Words = Words::of(
@@ -139,10 +139,8 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         return None;
     }
     let quoted = quote.is_some();
-    let secret = match quoted {
-        true => value::extent(&text[..floor(text, at + 256)], at),
-        false => first,
-    };
+    let string = || value::extent(&text[..floor(text, at + 256)], at);
+    let secret = if quoted { string() } else { first };
     let word = &text[secret.clone()];
     if word.is_empty() || is_prose(word) || is_placeholder(word) || word.holds("://") {
         return None;
@@ -163,6 +161,7 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
     let is_pin = is_pin && word.len() >= 4 && is_digits(word.trim_end_of("."));
     // `the password is "correct horse"`
     let named = linked && !run.word().eq_ignore_ascii_case("secret") && word.len() >= 6;
+    let login = || quoted && run.word() == "pass" && secretive() && is_login(run);
     let fits = match noun {
         Noun::Password if quoted && (word.has_of(" ") || named) => linked || has_digit(word),
         _ if is_random(word) && noun != Noun::Key => true,
@@ -170,7 +169,7 @@ fn said(run: &Run<'_>, noun: Noun, linked: bool, first: Range<usize>) -> Option<
         Noun::Password if is_one_of(run.word(), "pin") && word.has_of("-") => false,
         Noun::Password => loose && (quoted || word.len() >= 6),
         // `user "ada" pass "x"`
-        Noun::Token => (linked || quoted && run.word() == "pass") && loose && word.len() >= 6,
+        Noun::Token => (linked || login()) && loose && word.len() >= 6,
         Noun::Key => is_random(word) && (linked || secretive()) && !known(),
     };
     if !fits || word.starts_with('-') || !quoted && (word.ends_with(':') || !secretive()) {
@@ -223,11 +222,14 @@ fn pointed_at(run: &Run<'_>, noun: Noun) -> Option<Range<usize>> {
 fn labelled(run: &Run<'_>) -> Option<Range<usize>> {
     // `| SecretAccessKey |  x |`
     let cell = skip_blanks(run.text, run.end);
-    if cell > run.end && run.text[cell..].starts_with('|') {
+    let begins_cell = |at| run.text[skip_blanks(run.text, at)..].starts_with('|');
+    if cell > run.end && begins_cell(cell) {
         let start = skip_blanks(run.text, cell + 1);
         let word = first_word(ahead(run.text, start, 256));
-        let fits = is_mixed(word) && has_secret(word);
-        return (fits && run.is_strong(run.word())).then(|| start..start + word.len());
+        let end = start + word.len();
+        let row = run.line_before(128).has_of("|") && begins_cell(end);
+        let fits = row && is_mixed(word) && has_secret(word);
+        return (fits && run.is_strong(run.word())).then_some(start..end);
     }
     let mark = prefix_of(run.after(), &["] ", "|", " - ["])?;
     // `#[pin] field: T` has an attribute.
@@ -319,9 +321,7 @@ fn rejected(run: &Run<'_>) -> Option<Range<usize>> {
 
 /// `host:5432:db:user:password`, `*:*:*:user:password`, alone in its line.
 fn pgpass(run: &Run<'_>) -> Option<Range<usize>> {
-    if !run.after().starts_with(':') {
-        return None;
-    }
+    run.after().strip_prefix(':')?;
     let apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let stars = after_last(run.behind(16), apart);
     if !stars.bytes().all(|b| b"*:".contains(&b)) {

@@ -6,9 +6,9 @@ use super::{prelude::*, statement::*};
 
 pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
     match run.word() {
-        "PASS" => spoken(run, &[1]),
-        "LOGIN" => spoken(run, &[2]),
-        "IDENTIFY" => spoken(run, &[1, 2]),
+        "PASS" => login_line(run, &[1]),
+        "LOGIN" => login_line(run, &[2]),
+        "IDENTIFY" => login_line(run, &[1, 2]),
         word if is_one_of(word, "setuser") => passwords_of_user(run),
         word if is_one_of(word, "wifi") => wireless(run),
         word if is_one_of(word, "assword assphrase password passphrase") => prompted(run),
@@ -19,16 +19,15 @@ pub(super) fn find(run: &Run<'_>) -> Option<Range<usize>> {
 /// `WIFI:S:home;P:x;;`
 fn wireless(run: &Run<'_>) -> Option<Range<usize>> {
     let near = run.ahead(96);
-    let mut ends = [";P:", ":P:"]
-        .iter()
-        .filter_map(|mark| Some(near.find_str(mark)? + mark.len()));
+    let start = near.find_str(";P:").or_else(|| near.find_str(":P:"))? + ";P:".len();
     let shown = |shown: &str| is_set(shown) && !is_one_of(shown, "password secret");
-    value::secret(run.text, run.end + ends.next()?, shown)
+    value::secret(run.text, run.end + start, shown)
 }
 
 /// The last word of a line of FTP, POP3, IMAP or IRC: `PASS x`, `a1 LOGIN ada x`, `LOGIN "a" "x"`.
-/// A quote around the line may follow it.
-fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
+/// A quote around the line may follow it, and one tag may stand before the command.
+fn login_line(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
+    let before = after_last(run.line_before(64), |c| "\"'`:>".contains(c));
     let line = until(run.ahead(NEAR), "\r\n");
     let nth = |count: &usize| Some(argument(line, words(line).nth(count - 1)?));
     let secret = count.iter().filter_map(nth).find(|secret| {
@@ -36,9 +35,13 @@ fn spoken(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
         // `PASS token.test.ts`
         let file = word.has_of("/_") || word.cut_last(".").is_some_and(|(_, end)| end.len() <= 5);
         let last = rest.trim().is_empty() || rest.starts_of("\"'`");
-        last && !file && is_mixed(word) && has_secret(&word.replace('.', ""))
+        let unit = word.trim_start_of("(0123456789.").trim_end_of(")");
+        let measured =
+            word.starts_of("(0123456789") && is_one_of(unit, "ms s us ns m h d kb mb gb");
+        last && !file && !measured && is_mixed(word) && has_secret(&word.replace('.', ""))
     })?;
-    Some(run.end + secret.start..run.end + secret.end)
+    let first = before.split_whitespace().count() <= 1;
+    first.then(|| run.end + secret.start..run.end + secret.end)
 }
 
 /// All passwords of `ACL SETUSER ada on >x >y`, which are kept in the scan.

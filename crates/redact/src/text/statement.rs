@@ -69,19 +69,21 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     #[rustfmt::skip]
     const ROWS: &[(&str, &str, usize)] = &[
         ("requirepass masterauth bindpw rootpw insecure-password", "", 0), ("obscure", "rclone", 0),
-        ("community", "snmp-server ", 0), ("auth", "stats ", 0), ("auth-pass", "", 1),
+        ("community", "snmp-server", 0), ("auth", "stats", 0), ("auth-pass", "", 1),
     ];
-    let led = |by| run.line_before(64).to_ascii_lowercase().holds(by);
     let mut rows = ROWS.iter();
-    let row =
-        rows.find(|(words, by, _)| is_one_of(run.word(), words) && (by.is_empty() || led(by)));
-    let (.., names) = row?;
+    let (_, before, skipped) = rows.find(|(words, ..)| is_one_of(run.word(), words))?;
+    let near = run.line_before(64).to_ascii_lowercase();
+    // All but `rclone -v obscure x` begin their line, or stand behind a prompt.
+    let begins = |head: &str| head.trim().is_empty() || head.trim().ends_of("\"'#>+$");
+    let first = near.trim_end().strip_suffix(before).is_some_and(begins);
+    let led = first || before.is_empty() || *before == "rclone" && near.holds(before);
     let line = until(run.ahead(NEAR), "\n");
-    let word = words(line).nth(*names);
+    let word = words(line).nth(*skipped);
     let (start, _) = word.filter(|_| line.starts_with(char::is_whitespace))?;
     value::secret(run.text, run.end + start, |shown| {
         let mark = shown.bytes().all(|b| b"-=:<>|\\".contains(&b));
-        is_set(shown) && !is_prose(shown) && !mark
+        led && is_set(shown) && !is_prose(shown) && !mark
     })
 }
 
