@@ -38,6 +38,7 @@ pub(crate) trait Text: AsRef<str> {
 
     #[inline(never)]
     fn trim_start_of(&self, set: &str) -> &str {
+        debug_assert!(set.is_ascii(), "{set}");
         let mut bytes = self.as_ref().bytes();
         let skipped = bytes.position(|b| !set.bytes().any(|one| one == b));
         &self.as_ref()[skipped.unwrap_or(self.as_ref().len())..]
@@ -45,6 +46,7 @@ pub(crate) trait Text: AsRef<str> {
 
     #[inline(never)]
     fn trim_end_of(&self, set: &str) -> &str {
+        debug_assert!(set.is_ascii(), "{set}");
         let mut bytes = self.as_ref().bytes();
         let last = bytes.rposition(|b| !set.bytes().any(|one| one == b));
         &self.as_ref()[..last.map_or(0, |last| last + 1)]

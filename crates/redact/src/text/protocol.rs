@@ -34,7 +34,7 @@ fn login_line(run: &Run<'_>, count: &[usize]) -> Option<Range<usize>> {
         let (word, rest) = (&line[secret.clone()], &line[secret.end..]);
         // `PASS token.test.ts`
         let file = word.has_of("/_") || word.cut_last(".").is_some_and(|(_, end)| end.len() <= 5);
-        let last = rest.trim().is_empty() || rest.starts_of("\"'`");
+        let last = rest.trim().is_empty() || rest.starts_of("\"'`\\");
         let unit = word.trim_start_of("(0123456789.").trim_end_of(")");
         let measured =
             word.starts_of("(0123456789") && is_one_of(unit, "ms s us ns m h d kb mb gb");
