@@ -75,7 +75,7 @@ pub(super) fn directive(run: &Run<'_>) -> Option<Range<usize>> {
     let (_, before, skipped) = rows.find(|(words, ..)| is_one_of(run.word(), words))?;
     let near = run.line_before(64).to_ascii_lowercase();
     // All but `rclone -v obscure x` begin their line, or stand behind a prompt.
-    let begins = |head: &str| head.trim().is_empty() || head.trim().ends_of("\"'#>+$");
+    let begins = |head: &str| head.trim().is_empty() || head.trim().ends_of("\"'#>+$:");
     let first = near.trim_end().strip_suffix(before).is_some_and(begins);
     let led = first || before.is_empty() || *before == "rclone" && near.holds(before);
     let line = until(run.ahead(NEAR), "\n");
