@@ -261,8 +261,10 @@ struct Running {
 /// Whether the run that ends at this entry was dropped by its caller, or for one who has cancelled.
 fn is_given_up(of_tool: &[&Entry], i: usize) -> bool {
     let mut later = of_tool[i + 1..].iter();
-    let next = later
-        .find(|entry| entry.call == of_tool[i].call && !matches!(entry.what, What::Breaker { .. }));
+    let next = later.find(|entry| {
+        let is_between = matches!(entry.what, What::Breaker { .. } | What::Attempts(..));
+        entry.call == of_tool[i].call && !is_between
+    });
     next.is_some_and(|next| match next.what {
         What::Error { kind, .. } => kind == ErrorKind::Cancelled,
         ref what => matches!(what, What::Dropped),
