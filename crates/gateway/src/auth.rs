@@ -8,7 +8,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, HeaderValue, StatusCode,
-        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+        header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     middleware::Next,
     response::{IntoResponse as _, Response},
@@ -19,7 +19,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tower_toolcall::{VerifiedCaller, call::Secret};
 
-use super::{config::Text, current::Live, jwt::Jwt};
+use super::{
+    config::Text,
+    current::Live,
+    jwt::{Jwt, Refused},
+};
 
 /// Where clients find the authorization servers (RFC 9728).
 const METADATA: &str = "/.well-known/oauth-protected-resource";
@@ -37,7 +41,7 @@ pub(crate) struct AuthFile {
     authorization_servers: Vec<String>,
     /// Static tokens by principal.
     #[serde(default)]
-    tokens: BTreeMap<String, Text>,
+    pub(crate) tokens: BTreeMap<String, Text>,
     jwt: Option<super::jwt::JwtFile>,
 }
 
@@ -60,7 +64,12 @@ impl Auth {
             file.authorization_servers.is_empty() || file.resource.is_some(),
             "auth.resource is missing: valid is the address of `/mcp` as clients write it"
         );
-        let mut tokens = Vec::new();
+        let resource = file.resource.as_deref();
+        anyhow::ensure!(
+            resource.is_none_or(|it| it.starts_with("https://") || it.starts_with("http://")),
+            "auth.resource: valid is an address with https:// or http://"
+        );
+        let mut tokens: Vec<(Arc<str>, Secret)> = Vec::new();
         for (principal, text) in &file.tokens {
             let field = format!("auth.tokens.{principal}");
             let token = text.read().context(field.clone())?;
@@ -69,9 +78,11 @@ impl Auth {
                 "{field} has {} bytes: valid are 16 or more",
                 token.expose().len()
             );
+            if let Some((other, _)) = tokens.iter().find(|(_, own)| *own == token) {
+                anyhow::bail!("{field} is the token of {other}, too");
+            }
             tokens.push((Arc::from(&**principal), token));
         }
-        let resource = file.resource.as_deref();
         let jwt = file.jwt.map(|jwt| Jwt::new(jwt, resource)).transpose()?;
         Ok(Self {
             tokens,
@@ -81,7 +92,14 @@ impl Auth {
         })
     }
 
-    /// Reads the keys of tokens for the first time.
+    /// Takes over what has been read of the same authorization server.
+    pub(crate) fn keep_keys(&mut self, of: &Self) {
+        if let (Some(own), Some(before)) = (&mut self.jwt, &of.jwt) {
+            own.keep_keys(before);
+        }
+    }
+
+    /// Reads the keys of tokens.
     pub(crate) async fn load(&self) -> anyhow::Result<()> {
         match &self.jwt {
             Some(jwt) => jwt.load().await,
@@ -98,9 +116,9 @@ impl Auth {
     }
 
     /// Returns the caller that a token names, or why there is none.
-    async fn caller(&self, token: &str) -> Result<Arc<str>, String> {
+    async fn caller(&self, token: &str) -> Result<Arc<str>, Refused> {
         let token = Secret::from(token);
-        // All of them, in the same time whichever it is.
+        // Compares all of them, so that the time does not say which it is.
         let mut found = None;
         for (principal, own) in &self.tokens {
             if *own == token {
@@ -110,7 +128,7 @@ impl Auth {
         match (found, &self.jwt) {
             (Some(principal), _) => Ok(principal),
             (None, Some(jwt)) => jwt.caller(token.expose()).await,
-            (None, None) => Err("the token is not known".to_owned()),
+            (None, None) => Err(Refused::Token("the token is not known".to_owned())),
         }
     }
 
@@ -210,7 +228,11 @@ pub(crate) async fn check(
     };
     let caller = match auth.caller(token).await {
         Ok(caller) => caller,
-        Err(why) => return auth.challenge(Some(&why)),
+        Err(Refused::Token(why)) => return auth.challenge(Some(&why)),
+        Err(Refused::NoKeys) => {
+            let why = "the keys of the authorization server are not known yet\n";
+            return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], why).into_response();
+        }
     };
     if let Some(bound) = request.headers().get(SESSION) {
         let Some(session) = callers.unbind(bound, &caller) else {

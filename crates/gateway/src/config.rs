@@ -1,4 +1,4 @@
-//! The file of `--config`, and what holds of it, the command line and the environment.
+//! The file of `--config`, and what applies of it, the command line and the environment.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 use toml::{Table, Value};
-use tower_toolcall::{call::Secret, redact::redact_text, settings::Settings};
+use tower_toolcall::{call::Secret, settings::Settings};
 
 use super::{
     auth::{Auth, AuthFile},
@@ -26,6 +26,7 @@ use super::{
 #[derive(Clone, Deserialize)]
 #[serde(
     untagged,
+    deny_unknown_fields,
     expecting = "valid are a text, { env = \"VARIABLE\" } and { file = \"PATH\" }"
 )]
 pub(crate) enum Text {
@@ -95,11 +96,13 @@ pub(crate) fn load(given: &Given) -> anyhow::Result<(Options, Plan)> {
     let file: File = match &given.config {
         Some(path) => {
             let text = fs::read_to_string(path).map_err(anyhow::Error::from);
-            let file = text.and_then(|text| toml::from_str(&text).map_err(shown));
+            let file =
+                text.and_then(|text| toml::from_str(&text).map_err(|error| shown(&error, &text)));
             file.with_context(|| path.display().to_string())?
         }
         None => File::default(),
     };
+    let variables = file.variables();
     let mut servers = given.servers.clone();
     for (name, server) in file.servers {
         let field = format!("servers.{name}");
@@ -133,6 +136,21 @@ pub(crate) fn load(given: &Given) -> anyhow::Result<(Options, Plan)> {
     ] {
         ensure!(!is_zero, "{field} is 0: valid are 1 and more");
     }
+    for host in &options.hosts {
+        let has_port = host.rsplit_once(':').is_some_and(|_| !host.ends_with(']'));
+        ensure!(
+            !has_port,
+            "hosts: '{host}' has a port: valid are names and addresses"
+        );
+    }
+    for origin in &options.origins {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        let is_valid = host.is_some_and(|host| !host.is_empty() && !host.contains('/'));
+        ensure!(
+            is_valid,
+            "origins: '{origin}' is not one: valid is https://app.example.com"
+        );
+    }
     let settings = settings(file.settings).context("settings")?;
     let has_local_tool = servers.is_empty();
     if has_local_tool {
@@ -145,20 +163,46 @@ pub(crate) fn load(given: &Given) -> anyhow::Result<(Options, Plan)> {
         has_local_tool,
         auth: auth.map(Arc::new),
         pins: file.pins,
+        variables,
     };
     Ok((options, plan))
 }
 
-/// The line of an error may have a secret.
-fn shown(error: toml::de::Error) -> anyhow::Error {
-    anyhow::anyhow!("{}", redact_text(&error.to_string()))
+impl File {
+    /// Returns the variables that it names. They are secrets of the gateway and of single servers.
+    fn variables(&self) -> Vec<String> {
+        let servers = self.servers.values();
+        let servers = servers.flat_map(|it| it.environment.values().chain(it.headers.values()));
+        let tokens = self.auth.iter().flat_map(|auth| auth.tokens.values());
+        let named = servers.chain(tokens).filter_map(|text| match text {
+            Text::Env { env } => Some(env.clone()),
+            _ => None,
+        });
+        named.collect()
+    }
+}
+
+/// Says what is wrong without the line of the file, and without a text that was found: they may be
+/// secrets.
+fn shown(error: &toml::de::Error, file: &str) -> anyhow::Error {
+    let message = error.message();
+    let message = match (message.find(": string \""), message.rfind(", expected ")) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}: a text{}", &message[..from], &message[to..])
+        }
+        _ => message.to_owned(),
+    };
+    match error.span().and_then(|span| file.get(..span.start)) {
+        Some(before) => anyhow::anyhow!("line {}: {message}", before.matches('\n').count() + 1),
+        None => anyhow::anyhow!("{message}"),
+    }
 }
 
 /// The settings of the layers: those of the environment over those of the file, over the preset.
 fn settings(mut table: Table) -> anyhow::Result<Settings> {
     let preset = table.entry("preset");
     preset.or_insert_with(|| Value::String("gateway".to_owned()));
-    let settings: Settings = table.try_into().map_err(shown)?;
+    let settings: Settings = table.try_into().map_err(|error| shown(&error, ""))?;
     let settings = settings.with_env()?;
     let _ = settings.stack().build()?;
     Ok(settings)

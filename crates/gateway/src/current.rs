@@ -3,11 +3,15 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
+use anyhow::ensure;
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use rmcp::model::Tool;
@@ -21,7 +25,7 @@ use tower_toolcall::{
     settings::Settings, tool_metrics::Metrics, validate::Schemas,
 };
 use tower_toolcall_mcp::{
-    self as mcp, GatewayHandler, ListTools, McpAnswer, McpClassifier, McpServer,
+    self as mcp, GatewayHandler, ListTools, McpAnswer, McpClassifier, McpElicitation, McpServer,
 };
 use tracing::warn;
 
@@ -45,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) has_local_tool: bool,
     pub(crate) auth: Option<Arc<Auth>>,
     pub(crate) pins: Option<PinsFile>,
+    /// Variables of the environment that hold secrets: a server has those that it names.
+    pub(crate) variables: Vec<String>,
 }
 
 pub(crate) struct Current {
@@ -61,13 +67,17 @@ impl Current {
     /// Builds it. A server that `before` has as it is stays connected.
     fn of(plan: Plan, before: Option<&Self>, shared: &Shared) -> anyhow::Result<Self> {
         let settings = plan.settings;
-        let mut servers = Vec::new();
+        let (mut servers, mut started) = (Vec::new(), Vec::new());
         for server in plan.servers {
             let old = before.into_iter().flat_map(|it| &it.servers);
             let mut same = old.filter(|(old, _)| *old == server);
             let connected = match same.next() {
                 Some((_, same)) => same.clone(),
-                None => upstream(server.clone(), &shared.schemas)?,
+                None => {
+                    let new = upstream(server.clone(), &plan.variables)?;
+                    started.push(new.clone());
+                    new
+                }
             };
             servers.push((server, connected));
         }
@@ -86,10 +96,14 @@ impl Current {
             .with_metrics(&shared.metrics)
             .with_identity(router.clone())
             .with_schemas(&shared.schemas)
+            .with_approver(McpElicitation)
             .build()?;
         let stack = layers.layer(router.clone()).map_err(Into::into);
         let pins = plan.pins.map(|file| file.read()).transpose()?;
         // Nothing fails any more.
+        for server in started {
+            let _ = server.with_schemas(&shared.schemas);
+        }
         for (_, server) in &servers {
             server.tools().set_pins(pins.clone());
         }
@@ -117,6 +131,7 @@ pub(crate) struct Shared {
 pub(crate) struct Live {
     current: Arc<ArcSwap<Current>>,
     shared: Shared,
+    closing: Arc<AtomicBool>,
 }
 
 impl Live {
@@ -126,7 +141,14 @@ impl Live {
         Ok(Self {
             current: Arc::new(ArcSwap::from_pointee(current)),
             shared,
+            closing: Arc::default(),
         })
+    }
+
+    /// Ends the tasks beside the calls. No reload begins others.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, SeqCst);
+        self.now().stop();
     }
 
     pub(crate) fn now(&self) -> Arc<Current> {
@@ -166,6 +188,11 @@ impl Live {
     /// Replaces the servers, the stack and the callers. New servers are connected to beside it.
     pub(crate) fn reload(&self, plan: Plan, handler: &GatewayHandler) -> anyhow::Result<()> {
         let before = self.now();
+        ensure!(!self.closing.load(SeqCst), "the gateway closes");
+        ensure!(
+            plan.auth.is_some() || before.auth.is_none(),
+            "[auth] is missing: only a restart takes requests without a token"
+        );
         let current = Arc::new(Current::of(plan, Some(&before), &self.shared)?);
         let is_new = |(server, _): &&(Server, McpServer)| {
             before.servers.iter().all(|(old, _)| old != server)
@@ -175,14 +202,16 @@ impl Live {
         before.stop();
         self.follow(handler, &new);
         for (_, server) in &current.servers {
-            let server = server.clone();
-            current.beside().spawn(async move {
-                upstream::connect(server.clone()).await;
-                // Other pins may hold, and hide others of its tools.
-                if let Some(service) = server.connection().service() {
-                    let _ = server.tools().refresh(service.peer()).await;
-                }
-            });
+            current.beside().spawn(upstream::connect(server.clone()));
+        }
+        for (gone, _) in &before.servers {
+            if current
+                .servers
+                .iter()
+                .all(|(server, _)| server.name != gone.name)
+            {
+                self.shared.schemas.remove_server(Some(&gone.name));
+            }
         }
         handler.tools_changed();
         Ok(())
@@ -195,7 +224,7 @@ impl Current {
     }
 
     /// Ends the tasks beside the calls.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         drop(mem::take(&mut *self.beside()));
     }
 }

@@ -79,10 +79,9 @@ impl Gateway {
         self.live.now().router.names()
     }
 
-    /// Returns what puts other servers, settings and callers in the place of these.
-    pub(crate) fn reloader(&self) -> impl Fn(Plan) -> anyhow::Result<()> + Send + Sync + use<> {
-        let (live, handler) = (self.live.clone(), self.handler.clone());
-        move |plan| live.reload(plan, &handler)
+    /// Returns what other servers, settings and callers can replace, and who tells the clients.
+    pub(crate) fn reloaded(&self) -> (Live, GatewayHandler) {
+        (self.live.clone(), self.handler.clone())
     }
 
     /// Serves until the first signal, and then until the calls in flight have ended. Calls that
@@ -101,7 +100,7 @@ impl Gateway {
         let mut serve = pin!(serve);
         let ends = async {
             signals.recv().await;
-            self.live.now().stop();
+            self.live.close();
             // `/health` answers 503 while calls end.
             draining.store(true, SeqCst);
             drained(&self.handler, self.options.grace, &mut signals).await

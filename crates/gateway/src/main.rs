@@ -25,6 +25,7 @@ use std::{
     io::{self, Write as _},
     panic,
     process::ExitCode,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -40,9 +41,10 @@ use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
 };
 use tower_toolcall::redact::redact_text;
+use tower_toolcall_mcp::GatewayHandler;
 
 use self::{
-    current::Plan,
+    current::{Live, Plan},
     gateway::Gateway,
     options::{Format, Given, Options},
     output::Output,
@@ -103,11 +105,25 @@ fn main() -> ExitCode {
             program: Some(Program::Pin(given)),
             ..
         }) => match config::load(&given) {
-            Ok((_, plan)) => pinned(pin::run(plan)),
+            Ok(_) if given.check => say(&wrong(&anyhow::anyhow!("--check: `pin` has none"))),
+            Ok((_, plan)) => match pin::run(plan) {
+                Ok(text) => {
+                    let _ = io::stdout().write_all(text.as_bytes());
+                    ExitCode::SUCCESS
+                }
+                Err(error) => {
+                    say(&wrong(&error));
+                    ExitCode::FAILURE
+                }
+            },
             Err(error) => say(&wrong(&error)),
         },
-        Ok(CommandLine { given, .. }) => match config::load(&given) {
-            Ok((options, plan)) if given.check => check(&options, &plan),
+        Ok(CommandLine { given, .. }) => match checked(&given) {
+            Ok((options, plan)) if given.check => {
+                let text = config::explained(&options, &plan);
+                let _ = io::stdout().write_all(text.as_bytes());
+                ExitCode::SUCCESS
+            }
             Ok((options, plan)) => serve(given, options, plan),
             Err(error) => say(&wrong(&error)),
         },
@@ -148,30 +164,15 @@ fn wrong(error: &anyhow::Error) -> clap::Error {
     CommandLine::command().error(ErrorKind::ValueValidation, format!("{error:#}"))
 }
 
-/// Prints what `gateway pin` says.
-fn pinned(said: anyhow::Result<String>) -> ExitCode {
-    let (text, code) = match said {
-        Ok(text) => (text, ExitCode::SUCCESS),
-        Err(error) => (format!("Error: {error:#}\n"), ExitCode::FAILURE),
-    };
-    let _ = io::stdout().write_all(text.as_bytes());
-    code
-}
-
-/// Prints what would run, once the keys of callers are read.
+/// Reads the configuration, and the files that it names.
 #[tokio::main(flavor = "current_thread")]
-async fn check(options: &Options, plan: &Plan) -> ExitCode {
-    if let Some(auth) = &plan.auth
-        && let Err(error) = auth.load().await
-    {
-        return say(&wrong(&error));
+async fn checked(given: &Given) -> anyhow::Result<(Options, Plan)> {
+    let (options, plan) = config::load(given)?;
+    if let Some(auth) = &plan.auth {
+        auth.load().await?;
     }
-    if let Some(Err(error)) = plan.pins.as_ref().map(|pins| pins.read()) {
-        return say(&wrong(&error));
-    }
-    let text = config::explained(options, plan);
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    plan.pins.as_ref().map(|pins| pins.read()).transpose()?;
+    Ok((options, plan))
 }
 
 fn serve(given: Given, options: Options, plan: Plan) -> ExitCode {
@@ -206,17 +207,13 @@ async fn run(given: Given, options: Options, plan: Plan, log: &Output) -> anyhow
         Some(_) => Some(signal::unix::signal(signal::unix::SignalKind::hangup())?),
         None => None,
     };
-    match &plan.auth {
-        Some(auth) => auth.load().await?,
-        None if !options.listen.ip().is_loopback() => {
-            log.say("requests from other machines are taken without a token: [auth] is missing");
-        }
-        None => {}
+    if plan.auth.is_none() && !options.listen.ip().is_loopback() {
+        log.say("requests from other machines are taken without a token: [auth] is missing");
     }
     let gateway = Gateway::start(options, plan).await?;
     #[cfg(unix)]
     if let Some(hangups) = hangups {
-        tokio::spawn(reload_at(hangups, given, gateway.reloader(), log.clone()));
+        tokio::spawn(reload_at(hangups, given, gateway.reloaded(), log.clone()));
     }
 
     let here = format!("http://{}", listener.local_addr()?);
@@ -243,16 +240,19 @@ async fn run(given: Given, options: Options, plan: Plan, log: &Output) -> anyhow
 async fn reload_at(
     mut hangups: signal::unix::Signal,
     given: Given,
-    reload: impl Fn(Plan) -> anyhow::Result<()> + Send + Sync,
+    (live, handler): (Live, GatewayHandler),
     log: Output,
 ) {
     while let Some(()) = hangups.recv().await {
         let reloaded = async {
-            let (_, plan) = config::load(&given)?;
-            if let Some(auth) = &plan.auth {
+            let (_, mut plan) = config::load(&given)?;
+            if let Some(auth) = plan.auth.as_mut().and_then(Arc::get_mut) {
+                if let Some(before) = &live.now().auth {
+                    auth.keep_keys(before);
+                }
                 auth.load().await?;
             }
-            reload(plan)
+            live.reload(plan, &handler)
         };
         match reloaded.await {
             Ok(()) => log.say("reloaded; listen, hosts, bounds and times stay as they were"),

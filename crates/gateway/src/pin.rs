@@ -1,10 +1,14 @@
 //! `gateway pin`: writes the file of pins.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::PathBuf,
+};
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use tower_toolcall::validate::Schemas;
+use tower_toolcall::event::shown_text;
 use tower_toolcall_mcp::{OnDrift, Pins, hidden_characters};
 
 use super::{current::Plan, upstream::upstream};
@@ -44,20 +48,28 @@ impl PinsFile {
 #[tokio::main]
 pub(crate) async fn run(plan: Plan) -> anyhow::Result<String> {
     let to = plan.pins.unwrap_or_default();
-    let before = to.read().ok();
+    let before = match to.read() {
+        Ok((pins, _)) => pins,
+        Err(error)
+            if error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|it| it.kind() == ErrorKind::NotFound) =>
+        {
+            Pins::default()
+        }
+        Err(error) => return Err(error),
+    };
+    let is_first = before == Pins::default();
     let (mut pins, mut said) = (Pins::default(), String::new());
     for server in plan.servers {
-        let server = upstream(server, &Schemas::new())?;
+        let server = upstream(server, &plan.variables)?;
         server.connect().await?;
         let (name, catalog) = (server.name(), server.tools().catalog());
         said += &format!("{name}: {} tools are pinned\n", catalog.len());
         for tool in catalog.tools() {
-            let named = format!("{name}: {}", tool.name);
-            let changes = before
-                .as_ref()
-                .map(|(before, _)| before.changes(name, tool));
-            let changes = changes.unwrap_or_default();
-            if !changes.is_empty() {
+            let named = format!("{name}: {}", shown_text(&tool.name, 100));
+            let changes = before.changes(name, tool);
+            if !changes.is_empty() && !is_first {
                 said += &format!("{named}: {}\n", changes.join(", "));
             }
             let hidden = hidden_characters(tool).into_iter();
@@ -66,7 +78,16 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<String> {
         pins = pins.with(name, &catalog);
         server.close().await;
     }
+    for (server, tool) in before.tools() {
+        if !pins.tools().any(|it| it == (server, tool)) {
+            let tool = shown_text(tool, 100);
+            said += &format!("{}: {tool}: it is gone\n", shown_text(server, 100));
+        }
+    }
     let text = serde_json::to_string_pretty(&pins)? + "\n";
-    fs::write(&to.file, text).with_context(|| to.file.display().to_string())?;
+    // A gateway that reads it at this moment reads the one or the other.
+    let new = to.file.with_added_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &to.file));
+    written.with_context(|| to.file.display().to_string())?;
     Ok(said + &format!("written: {}\n", to.file.display()))
 }

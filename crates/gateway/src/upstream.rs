@@ -19,9 +19,7 @@ use tokio::{
     process::Command,
     time::{Instant, sleep},
 };
-use tower_toolcall::{
-    ConfigError, call::Secret, event::shown_text, settings::ServerUrl, validate::Schemas,
-};
+use tower_toolcall::{ConfigError, call::Secret, event::shown_text, settings::ServerUrl};
 use tower_toolcall_mcp::McpServer;
 use tracing::info;
 
@@ -38,24 +36,23 @@ const MAX_KEY: u32 = 200;
 /// The most lines of a server's stderr that are logged in a second.
 const MAX_LINES: u32 = 1000;
 
-/// Returns a server, which `McpServer::connect` or the first call starts. The schemas of its tools
-/// are kept in `schemas`.
-pub(crate) fn upstream(server: Server, schemas: &Schemas) -> Result<McpServer, ConfigError> {
+/// Returns a server, which `McpServer::connect` or the first call starts. Its process has none of
+/// these variables but its own.
+pub(crate) fn upstream(server: Server, variables: &[String]) -> Result<McpServer, ConfigError> {
+    let variables = variables.to_vec();
     let (name, is_trusted) = (Arc::clone(&server.name), server.is_trusted);
     let upstream = match &server.url {
         Some(url) => {
             let config = StreamableHttpClientTransportConfig::with_uri(url.expose());
             McpServer::http_with(name, config.custom_headers(server.headers()?))
         }
-        None => McpServer::spawn(name, move || server.command()),
+        None => McpServer::spawn(name, move || server.command(&variables)),
     };
     let upstream = match is_trusted {
         true => upstream.trust_annotations(),
         false => upstream,
     };
-    upstream
-        .with_schemas(schemas)
-        .with_connection(|connection| connection.with_ping(PING))
+    upstream.with_connection(|connection| connection.with_ping(PING))
 }
 
 /// Connects, however long it takes. As long as a server was never there its tools are unknown, so
@@ -192,9 +189,12 @@ impl Server {
         }
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, variables: &[String]) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
+        for variable in variables {
+            command.env_remove(variable);
+        }
         let environment = self.environment.iter();
         command.envs(environment.map(|(name, value)| (name, value.expose())));
         // One that is at work when the program ends would work on.

@@ -1,8 +1,7 @@
 //! Definitions of tools as a person has read them.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, mem, sync::Mutex};
 
-use arc_swap::ArcSwapOption;
 use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +11,7 @@ use tower_toolcall::{
     redact::is_hidden,
 };
 
-use super::{Catalog, events::stale_list};
+use super::{Catalog, events::stale_list, future::lock};
 
 /// Digests of tools' definitions: a file that is written once, and held against what servers list
 /// later.
@@ -49,6 +48,12 @@ impl Pins {
         let pins = tools.tools().map(|tool| (tool.name.to_string(), pin(tool)));
         self.0.insert(server.to_owned(), pins.collect());
         self
+    }
+
+    /// Returns the servers and tools that are pinned.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &str)> {
+        let servers = self.0.iter();
+        servers.flat_map(|(server, tools)| tools.keys().map(|tool| (&**server, &**tool)))
     }
 
     /// Returns how a definition differs: the members that have changed, come or gone, or that the
@@ -100,9 +105,13 @@ fn pin(tool: &Tool) -> Pin {
 /// assert_eq!(shown, [r"description: finds\u{202e} things"]);
 /// ```
 pub fn hidden_characters(tool: &Tool) -> Vec<String> {
+    // A person sees where lines end.
+    fn is_unseen(c: char) -> bool {
+        is_hidden(c) && !matches!(c, '\t' | '\n' | '\r')
+    }
     fn note(at: &str, text: &str, found: &mut Vec<String>) {
-        if text.contains(is_hidden) {
-            let escaped = text.chars().map(|c| match is_hidden(c) {
+        if text.contains(is_unseen) {
+            let escaped = text.chars().map(|c| match is_unseen(c) {
                 true => c.escape_unicode().to_string(),
                 false => c.to_string(),
             });
@@ -143,32 +152,65 @@ pub enum OnDrift {
     Warn,
 }
 
+/// The most names of tools in an event.
+const MAX_NAMED: usize = 10;
+
 /// The pins of a list, if there are any.
 #[derive(Default)]
-pub(super) struct Pinned(ArcSwapOption<(Pins, OnDrift)>);
+pub(super) struct Pinned(Mutex<Held>);
+
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) pins: Option<(Pins, OnDrift)>,
+    /// All tools that the server has listed.
+    pub(super) listed: Option<Vec<Tool>>,
+    /// What was reported last: it is reported once.
+    reported: Vec<String>,
+}
 
 impl Pinned {
-    pub(super) fn set(&self, pins: Option<(Pins, OnDrift)>) {
-        self.0.store(pins.map(Arc::new));
+    /// Changes the pins or the list, and puts the tools that may be listed then.
+    pub(super) fn hold<T>(
+        &self,
+        server: Option<&str>,
+        change: impl FnOnce(&mut Held),
+        put: impl FnOnce(Vec<Tool>) -> T,
+    ) -> T {
+        let mut held = lock(&self.0);
+        change(&mut held);
+        let tools = held.allowed(server);
+        put(tools)
     }
+}
 
+impl Held {
     /// Reports the tools that differ, and leaves out those that are hidden.
-    pub(super) fn hold(&self, server: Option<&str>, mut tools: Vec<Tool>) -> Vec<Tool> {
-        let pins = self.0.load_full();
-        let (Some(pins), Some(server)) = (pins, server) else {
+    fn allowed(&mut self, server: Option<&str>) -> Vec<Tool> {
+        let mut tools = self.listed.clone().unwrap_or_default();
+        let Some((pins, on_drift)) = &self.pins else {
             return tools;
         };
-        let (pins, on_drift) = &*pins;
+        let mut drifts = Vec::new();
         tools.retain(|tool| {
-            let changes = pins.changes(server, tool).join(", ");
-            let is_hidden = !changes.is_empty() && *on_drift == OnDrift::Hide;
+            // Nothing is pinned of a server without a name.
+            let changes = pins.changes(server.unwrap_or_default(), tool).join(", ");
             if !changes.is_empty() {
-                let hidden = if is_hidden { ", so it is hidden" } else { "" };
-                let why = format!("`{}` is not as it was pinned{hidden}: {changes}", tool.name);
-                stale_list(Some(server), &ToolError::refusal(ErrorKind::Denied, why));
+                drifts.push(format!("`{}` ({changes})", tool.name));
             }
-            !is_hidden
+            changes.is_empty() || *on_drift == OnDrift::Warn
         });
+        let before = mem::replace(&mut self.reported, drifts);
+        if before != self.reported && !self.reported.is_empty() {
+            let (all, named) = (self.reported.len(), self.reported.iter().take(MAX_NAMED));
+            let named: Vec<_> = named.map(|it| &**it).collect();
+            let hidden = match on_drift {
+                OnDrift::Hide => ", and are hidden",
+                OnDrift::Warn => "",
+            };
+            let named = named.join(", ");
+            let why = format!("{all} tools are not as they were pinned{hidden}: {named}");
+            stale_list(server, &ToolError::refusal(ErrorKind::Denied, why));
+        }
         tools
     }
 }

@@ -8,7 +8,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use rmcp::service::{Peer, RoleClient, ServiceRole};
+use rmcp::{
+    model::Tool,
+    service::{Peer, RoleClient, ServiceRole},
+};
 use tokio::{
     sync::{Mutex, Semaphore},
     time::{Instant, sleep_until, timeout},
@@ -126,12 +129,22 @@ impl McpTools {
         }))
     }
 
-    /// Holds each list that is read from now on against these pins. The event `tool.stale_list`
-    /// says how a tool differs, and `on_drift` whether it is hidden. `None`: all tools are listed.
+    /// Holds the list, and each that is read from now on, against these pins. The event
+    /// `tool.stale_list` says how tools differ, and `on_drift` whether they are hidden. `None`: all
+    /// tools are listed. Of a server without a [name](Catalog::with_server) no tool is pinned.
     #[cfg(feature = "pins")]
     #[cfg_attr(docsrs, doc(cfg(feature = "pins")))]
     pub fn set_pins(&self, pins: Option<(super::Pins, super::OnDrift)>) {
-        self.0.pins.set(pins);
+        let now = self.catalog();
+        let change = |held: &mut super::pins::Held| {
+            held.pins = pins;
+            let tools = || now.tools().cloned().collect();
+            held.listed.get_or_insert_with(tools);
+        };
+        let put = |tools| now.is_read().then(|| self.put(tools));
+        if self.0.pins.hold(now.server(), change, put) == Some(true) {
+            self.tell();
+        }
     }
 
     /// Returns the tools as they are now.
@@ -157,6 +170,20 @@ impl McpTools {
     #[cfg(all(test, feature = "validate"))]
     pub(super) fn set(&self, catalog: Catalog) {
         self.0.catalog.store(Arc::new(catalog));
+    }
+
+    /// Puts these tools in the place of the list. Returns whether they are others.
+    fn put(&self, tools: Vec<Tool>) -> bool {
+        let before = self.catalog();
+        let now = before.with_tools(tools);
+        let changed = !now.has_the_tools_of(&before);
+        self.0.catalog.store(Arc::new(now));
+        changed
+    }
+
+    fn tell(&self) {
+        let listeners = self.listeners().clone();
+        listeners.iter().for_each(|f| f());
     }
 
     /// For a listener of its own, which would keep the list alive.
@@ -230,16 +257,17 @@ impl McpTools {
         let before = self.catalog();
         match catalog::list(peer, before.server()).await {
             Ok(tools) => {
-                let before = self.catalog();
                 #[cfg(feature = "pins")]
-                let tools = self.0.pins.hold(before.server(), tools);
-                let now = before.with_tools(tools);
-                let changed = !now.has_the_tools_of(&before);
-                self.0.catalog.store(Arc::new(now));
+                let changed = {
+                    let listed = |held: &mut super::pins::Held| held.listed = Some(tools);
+                    let pins = &self.0.pins;
+                    pins.hold(before.server(), listed, |tools| self.put(tools))
+                };
+                #[cfg(not(feature = "pins"))]
+                let changed = self.put(tools);
                 asked.listed = reported;
                 if changed {
-                    let listeners = self.listeners().clone();
-                    listeners.iter().for_each(|f| f());
+                    self.tell();
                     // A server with a slow list is not asked again immediately.
                     asked.last = Some(Instant::now());
                 }

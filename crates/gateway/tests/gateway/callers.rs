@@ -276,10 +276,8 @@ async fn a_caller_is_known_by_a_token_of_the_authorization_server() {
             "ImmatureSignature",
         ),
         (issuer.token(json!({ "sub": null })), "refused"),
-        (
-            stranger.token(json!({})),
-            "the key of the token is not known",
-        ),
+        (issuer.token(json!({ "sub": "" })), "its `sub` is empty"),
+        (stranger.token(json!({})), "the token's signature is wrong"),
         (
             Issuer::new("b").token(json!({})),
             "the key of the token is not known",
@@ -339,4 +337,18 @@ async fn a_server_over_http_gets_its_headers() {
     let answer = post(&url, Some(OTHER), None, &json!({})).await;
     assert_eq!(answer.status(), 200);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// A JWT is not called wrong while the keys of its issuer are not known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_waits_for_the_first_keys_of_its_issuer() {
+    let _beside = beside().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = listener.local_addr().unwrap();
+    drop(listener);
+    let auth = format!("[auth.jwt]\nissuer = 'i'\naudience = 'a'\njwks = 'http://{nobody}/jwks'");
+    let (_program, url) = started("keyless", &auth).await;
+    let answer = call(&url, Some(&Issuer::new("a").token(json!({})))).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.headers()["retry-after"], "1");
 }

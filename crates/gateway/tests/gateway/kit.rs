@@ -44,8 +44,7 @@ pub(crate) async fn of_servers(settings: Settings, servers: Vec<Server>) -> Gate
         settings,
         servers,
         has_local_tool: true,
-        auth: None,
-        pins: None,
+        ..Plan::default()
     };
     Gateway::start(Options::default(), plan).await.unwrap()
 }

@@ -100,7 +100,7 @@ async fn a_wrong_file_is_refused_with_exit_code_2() {
     let file = folder.join("gateway.toml");
     for (text, words) in [
         ("port = 1", ["unknown field `port`", "`listen`"]),
-        ("listen = 'here'", ["listen = 'here'", "socket address"]),
+        ("\nlisten = 'here'", ["line 2", "socket address"]),
         ("calls = 0", ["calls is 0", "valid are 1 and more"]),
         (
             "servers.a.command = ''",
@@ -121,6 +121,19 @@ async fn a_wrong_file_is_refused_with_exit_code_2() {
         ),
         ("settings.timeout.default = 'soon'", ["settings", "soon"]),
         ("settings.timeouts = 1", ["settings", "timeouts"]),
+        ("hosts = ['a:443']", ["hosts: 'a:443' has a port", "valid"]),
+        (
+            "origins = ['https://a/']",
+            ["origins: 'https://a/'", "valid is https://"],
+        ),
+        (
+            "[auth.jwt]\nissuer = 'i'\naudience = 'a'\njwks = 'http://a.example.com/jwks'",
+            ["auth.jwt.jwks", "valid are https://"],
+        ),
+        (
+            "[auth.tokens]\na = '0123456789abcdef'\nb = '0123456789abcdef'",
+            ["auth.tokens.b", "the token of a, too"],
+        ),
         ("[auth]", ["auth", "neither `tokens` nor `jwt`"]),
         (
             "auth.tokens.ci = 'short'",
@@ -155,6 +168,93 @@ async fn a_wrong_file_is_refused_with_exit_code_2() {
     let (code, said) = checked(&folder.join("missing.toml")).await;
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("missing.toml"), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// No line of the file is shown, nor a text that was found in it.
+#[tokio::test]
+async fn a_secret_of_a_wrong_line_is_not_shown() {
+    let _beside = beside().await;
+    let folder = folder("cut");
+    let file = folder.join("gateway.toml");
+    let secret = "4f8cQq71zzWk29xX";
+    for wrong in [
+        format!("[auth.tokens]\nci = \"{secret}"),
+        format!("[auth.tokens]\nci = [\"{secret}\"]"),
+        format!("[auth.tokens]\nci = {{ env = \"{secret}\", file = \"x\" }}"),
+        format!("sessions = \"{secret}\""),
+        format!("servers.a.headers = \"{secret}\""),
+    ] {
+        fs::write(&file, &wrong).unwrap();
+        let (code, said) = checked(&file).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(!said.contains(secret), "{wrong}: {said}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A server has the variables that the file names for it, and none of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_does_not_have_the_secrets_of_others() {
+    let _beside = beside().await;
+    let folder = folder("secrets");
+    let file = folder.join("gateway.toml");
+    let says = "echo \"has ${CI_TOKEN:-nothing} ${OTHER_KEY:-nothing} ${OWN_KEY:-nothing}\" >&2";
+    let text = format!(
+        "[servers.own]\ncommand = ['sh', '-c', '''{says}; exec python3 {SERVER}''']\n\
+         environment = {{ OWN_KEY = {{ env = 'OWN_KEY' }} }}\n\
+         [servers.other]\ncommand = ['python3', '{SERVER}']\n\
+         environment = {{ KEY = {{ env = 'OTHER_KEY' }} }}\n\
+         [auth.tokens]\nci = {{ env = 'CI_TOKEN' }}"
+    );
+    fs::write(&file, text).unwrap();
+    let mut command = with_file(&file);
+    command.env("CI_TOKEN", "apple pear plum fig");
+    command.env("OTHER_KEY", "orange").env("OWN_KEY", "cherry");
+    let line = Program::of(command).line("own: has").await;
+    assert!(line.contains("has nothing nothing cherry"), "{line}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A file whose last part is wrong changes nothing: the server that it would replace keeps the
+/// checks of its arguments, and callers keep their tokens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_reload_leaves_the_checks_of_before() {
+    let _beside = beside().await;
+    let folder = folder("refused");
+    let (file, script) = (folder.join("gateway.toml"), folder.join("server.py"));
+    let server = fs::read_to_string(SERVER).unwrap();
+    let strict = r#""inputSchema": {"type": "object", "required": ["n"]}"#;
+    let server = server.replace(r#""inputSchema": {"type": "object"}"#, strict);
+    assert!(server.contains(strict));
+    fs::write(&script, server).unwrap();
+    let own = format!(
+        "[servers.own]\ncommand = ['python3', '{}']\n",
+        script.display()
+    );
+    let tokens = "[auth.tokens]\nci = '0123456789abcdef'\n";
+    fs::write(&file, own.clone() + tokens).unwrap();
+    let mut program = Program::of(with_file(&file));
+    let url = program.url().await;
+    let url = url.replace("/mcp", "/tools/own__echo/call");
+    let call = async || {
+        let call = reqwest::Client::new().post(&url).body("{}");
+        let call = call.header("content-type", "application/json");
+        let call = call.bearer_auth("0123456789abcdef").send().await;
+        call.unwrap().status().as_u16()
+    };
+    assert_eq!(call().await, 400);
+    let changed = own.clone() + "environment = { A = 'b' }\n" + tokens;
+    for (wrong, why) in [
+        (changed + "[pins]\nfile = '/none'", "pins.file"),
+        (own, "[auth] is missing"),
+    ] {
+        fs::write(&file, wrong).unwrap();
+        hang_up(&program).await;
+        let line = program.line("not reloaded").await;
+        assert!(line.contains(why), "{line}");
+        assert_eq!(call().await, 400);
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 
