@@ -160,9 +160,11 @@ impl Observation {
 
 /// Takes back a hold that `before` was the state of. The mark of another holder stays.
 fn undone(way: u32, before: u32) -> u32 {
-    match way - ONE_HOLDER {
-        alone @ ..ONE_HOLDER => alone & (before | !HELD),
-        others => others,
+    let rest = way - ONE_HOLDER;
+    // Only a hold that began meanwhile can have set the mark again.
+    match before & HELD == 0 && rest / ONE_HOLDER <= before / ONE_HOLDER {
+        true => rest & !HELD,
+        false => rest,
     }
 }
 
@@ -198,5 +200,7 @@ mod tests {
         assert_eq!(undone(hold(0), 0), 0);
         assert_eq!(undone(hold(hold(0)), 0), hold(0));
         assert_eq!(undone(hold(HELD), HELD), HELD);
+        // The other one is sent, and not dropped yet.
+        assert_eq!(undone(hold(ONE_HOLDER), ONE_HOLDER), ONE_HOLDER);
     }
 }
