@@ -1,6 +1,7 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::time::{Instant, timeout_at};
@@ -154,6 +155,10 @@ impl<Res, C: Classify<Res>> Ends<Res> for Entrant<C> {
         }
     }
 
+    fn waited(&mut self, time: Duration) {
+        self.admitted.info.record(|record| record.add_wait(time));
+    }
+
     /// The error counts as a result, if the call is admitted.
     fn not_ready(&mut self, call: &ToolCall, error: ToolError) -> ToolError {
         // Foreign code, and it may panic: before the call is admitted.
@@ -199,8 +204,8 @@ struct Turn {
 
 /// Waits until a half-open breaker may admit the call, or has another state; `latest` at most.
 async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Instant) {
-    let (circuit, since) = (breaker.circuit(), Instant::now());
-    let mut now = since;
+    let circuit = breaker.circuit();
+    let mut now = Instant::now();
     while now < latest
         && let Some((verdict, rest)) = circuit.next_verdict(&call, may_probe)
     {
@@ -208,5 +213,4 @@ async fn verdict(breaker: Breaker, call: CallInfo, may_probe: bool, latest: Inst
         _ = timeout_at(until, verdict).await;
         now = Instant::now();
     }
-    call.record(|record| record.add_wait(now - since));
 }

@@ -100,15 +100,18 @@ async fn calls_may_wait_for_the_verdict_of_a_probe() {
 /// Issue 48: the wait for a probe is a wait of the call, as that for a backoff is.
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_probe_is_recorded() {
-    let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
-    rig.half_opens().await;
-    let probe = rig.starts(ok().after(secs(3)), call());
-    rig.tool.set_then(ok());
-    let mut waits = call();
-    let seen = waits.observe();
-    let (_, answer) = tokio::join!(probe, rig.send(waits));
-    answer.unwrap();
-    assert_eq!(seen.waited(), secs(3));
+    // Also that of a call which meets its deadline meanwhile.
+    for (deadline, waited) in [(60, 3), (2, 2)] {
+        let rig = Rig::new(CircuitBreakerLayer::builder().with_probe_wait(secs(10)));
+        rig.half_opens().await;
+        let probe = rig.starts(ok().after(secs(3)), call());
+        rig.tool.set_then(ok());
+        let mut waits = call().with_deadline(Instant::now() + secs(deadline));
+        let seen = waits.observe();
+        let (_, answer) = tokio::join!(probe, rig.send(waits));
+        assert_eq!(answer.is_ok(), deadline > 3);
+        assert_eq!(seen.waited(), secs(waited));
+    }
 }
 
 /// D11: a probe that is dropped has no verdict; a waiting call is the next one.
