@@ -231,7 +231,7 @@ static REGISTERED: Chain<Known> = Chain::new();
 ///
 /// For the constructors of tool services: a type that is known already changes nothing. Each type
 /// costs a call that succeeds at most a load and a comparison in layers that keep or compare
-/// answers.
+/// answers, and one call of [`hash_input`](KnownAnswer::hash_input).
 pub fn register<T: KnownAnswer>() -> bool {
     REGISTERED.add(Known::of::<T>(), |found| (found.of)() == TypeId::of::<T>())
 }
@@ -244,9 +244,12 @@ pub(crate) fn asks_for_input<Res: Any>(answer: &Res) -> bool {
     known(TypeId::of::<Res>()).is_some_and(|known| (known.asks)(answer))
 }
 
-/// Returns the hash of the answers to a tool's questions that a call has, for a type of answer.
-pub(crate) fn input_of(call: &Extensions, of: TypeId, mut hasher: impl Hasher) -> Option<u64> {
-    (known(of)?.input)(call, &mut hasher).then(|| hasher.finish())
+/// Returns the hash of the answers to a tool's questions that a call has. Every type is asked: a
+/// layer between may have changed the type of the tool's answer.
+pub(crate) fn input_of(extensions: &Extensions, mut hasher: impl Hasher) -> Option<u64> {
+    let has_input = |known: &Known| (known.input)(extensions, &mut hasher);
+    let found = REGISTERED.iter().any(has_input);
+    found.then(|| hasher.finish())
 }
 
 /// Returns the form in which an answer of a known type is kept.

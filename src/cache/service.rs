@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::layer::{CacheLayer, Rules};
 use crate::{
-    answer::asks_for_input,
+    answer::{asks_for_input, input_of},
     call::{CallExt, CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, ToolError},
     event::InertReason,
@@ -109,11 +109,11 @@ impl<C: Clone> CacheLayer<C> {
         if owner.len() > MAX_PRINCIPAL || reuse::has_long_names(&info) {
             return None;
         }
-        let request = Request::new(call, &info, &rules.seed, answer);
         // An answer to a question is for the call that was asked.
-        if request.input.is_some() {
+        if input_of(call.extensions(), rules.seed.hasher()).is_some() {
             return None;
         }
+        let request = Request::new(call, &info, &rules.seed, answer);
         let key = Key {
             owner,
             name: Arc::clone(&tool.name),

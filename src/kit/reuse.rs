@@ -19,7 +19,7 @@ use super::{
     share::Units,
 };
 use crate::{
-    answer::{Answer, Form, Text, form_of, input_of},
+    answer::{Answer, Form, Text, form_of},
     call::{CallInfo, MAX_NAME_BYTES, ToolCall},
     config::{ConfigError, positive, refuse_if},
     error::ToolError,
@@ -56,7 +56,7 @@ pub(crate) struct Request {
     server: Option<Arc<str>>,
     tool: Arc<str>,
     arguments: Fingerprint,
-    /// The hash of the answers to the tool's questions.
+    /// The hash of the answers to the tool's questions, if the layer compares them.
     pub(crate) input: Option<u64>,
     /// The type of the answer: services of several types may share a layer.
     answer: TypeId,
@@ -68,7 +68,7 @@ impl Request {
             server: info.shared_server().cloned(),
             tool: Arc::clone(info.shared_tool()),
             arguments: seed.fingerprint(call.arguments()),
-            input: input_of(call.extensions(), answer, seed.hasher()),
+            input: None,
             answer,
         }
     }

@@ -7,7 +7,7 @@ use super::{
     layer::{OnceLayer, Rules},
 };
 use crate::{
-    answer::asks_for_input,
+    answer::{asks_for_input, input_of},
     call::{CallExt, CallInfo, Observation, ReplaySafety, ToolCall},
     error::{ErrorKind, Execution, ToolError},
     event::{InertReason, Listener},
@@ -119,9 +119,9 @@ fn enter(
     };
     let mut request = Request::new(call, &info, &rules.seed, answer);
     let is_by_arguments = id.is_none();
-    if !is_by_arguments {
-        // A call and its continuation after a question have one key.
-        request.input = None;
+    if is_by_arguments {
+        // With a key of its own, a call and its continuation after a question have one.
+        request.input = input_of(call.extensions(), rules.seed.hasher());
     }
     let key = Key { owner, id, request };
     let flight = flights.enter(key).map_err(no_place)?;

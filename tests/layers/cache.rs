@@ -9,6 +9,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use tower::{Layer, Service, ServiceExt};
 use tower_toolcall::{
     ErrorKind, Execution, ReplaySafety, ToolCall, ToolError,
+    answer::{self, KnownAnswer},
     cache::{CacheBuilder, CacheLayer},
     outcome::Outcome,
 };
@@ -49,6 +50,23 @@ where
 
 fn counted() -> Tool {
     Tool::new(["r1", "r2", "r3", "r4"].map(Step::ok))
+}
+
+/// A layer below may have changed the type of the answer.
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_question_passes_whatever_the_tools_answer_is_made_into() {
+    #[derive(Clone)]
+    struct Reply;
+    impl KnownAnswer for Reply {
+        fn hash_input(extensions: &http::Extensions, _: &mut dyn std::hash::Hasher) -> bool {
+            extensions.get::<Self>().is_some()
+        }
+    }
+    answer::register::<Reply>();
+    let (layer, tool, mut replies) = (layer(), counted(), query("a"));
+    replies.extensions_mut().insert(Reply);
+    assert_eq!(make(&layer, &tool, query("a")).await.unwrap(), "r1");
+    assert_eq!(make(&layer, &tool, replies).await.unwrap(), "r2");
 }
 
 #[tokio::test(start_paused = true)]

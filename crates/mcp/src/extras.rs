@@ -2,6 +2,7 @@ use std::{
     borrow::Cow,
     fmt,
     hash::Hasher,
+    io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -145,14 +146,28 @@ impl McpExtras {
     /// Hashes what answers a question of the server. Returns `false` if there is nothing.
     pub(super) fn hash_input(&self, hasher: &mut dyn Hasher) -> bool {
         let input = (&self.0.input_responses, &self.0.request_state);
-        let json = serde_json::to_vec(&input);
-        hasher.write(&json.unwrap_or_default());
+        // What cannot be written as JSON is hashed up to there.
+        _ = serde_json::to_writer(Hashed(hasher), &input);
         input != (&None, &None)
     }
 
     fn set(mut self, change: impl FnOnce(&mut Inner)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
+    }
+}
+
+/// Writes into a hasher.
+struct Hashed<'a>(&'a mut dyn Hasher);
+
+impl io::Write for Hashed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
