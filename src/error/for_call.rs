@@ -248,9 +248,6 @@ impl ToolError {
                     *text = again(text).into();
                 }
             }
-            if let Some(Cow::Owned(code)) = &mut e.code {
-                *code = rules.without_secrets(code).into_owned();
-            }
             e.hide_secrets();
             if let Some(more) = &mut e.more {
                 more.body = more.body.as_deref().map(again);
@@ -265,6 +262,7 @@ impl ToolError {
                 }
             }
             e.rules = rules.clone();
+            e.hide_in_code();
         });
     }
 

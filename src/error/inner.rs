@@ -161,6 +161,7 @@ impl Inner {
     /// Hides the secrets of the call in texts and details that are otherwise redacted where they
     /// are written or read, and then by the last rules alone.
     pub(super) fn hide_secrets(&mut self) {
+        self.hide_in_code();
         self.all_details = OnceLock::new();
         let Some(more) = &mut self.more else { return };
         more.details = match serde_json::to_value(self.rules.object(&more.details)) {
@@ -175,6 +176,13 @@ impl Inner {
             if let Cow::Owned(hidden) = self.rules.without_secrets(text) {
                 *text = hidden;
             }
+        }
+    }
+
+    /// Hides the secrets of the call in its code.
+    pub(super) fn hide_in_code(&mut self) {
+        if let Some(Cow::Owned(code)) = &mut self.code {
+            *code = self.rules.without_secrets(code).into_owned();
         }
     }
 

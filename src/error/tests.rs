@@ -514,9 +514,13 @@ fn changed_clones_share_the_source() {
 #[test]
 fn the_rules_of_a_call_hold_for_a_message_that_was_not_printed_yet() {
     let rules = Rules::new().with_secret_prefix("acme_", 4).unwrap();
+    let rules = rules.with_secrets(["marmalade7x"]);
     let call = ToolCall::new("a").with_rules(rules).info();
     let error = ToolError::from_box("acme_12345, password=hunter2".into()).for_call(&call);
     assert_eq!(error.message(), "[REDACTED], password=[REDACTED]");
+    // Also for a code that is set later, and kept.
+    let kept = error.with_code("marmalade7x".to_owned()).without_source();
+    assert_eq!(kept.code(), "[REDACTED]");
 }
 
 /// Who asks for a message does not meet a panic in the source's own code.
