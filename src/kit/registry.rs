@@ -118,13 +118,15 @@ impl Proofs {
         !self.key.may_be_invented(call)
     }
 
+    /// Waits for no other call: the next success adds a key that this one does not.
     fn add(&self, hash: u64) {
-        let mut waiting = lock(&self.waiting);
-        if !waiting.contains(&hash) {
+        if let Ok(mut waiting) = self.waiting.try_lock()
+            && !waiting.contains(&hash)
+        {
             waiting.push_back(hash);
-        }
-        if waiting.len() > MOST_PROVED {
-            waiting.pop_front();
+            if waiting.len() > MOST_PROVED {
+                waiting.pop_front();
+            }
         }
     }
 

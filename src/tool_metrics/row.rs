@@ -139,26 +139,21 @@ impl Row {
         if end.failure.is_none() && row.proved.load(Relaxed) && !row.has_sinks() {
             return lock(&row.counts).ended(end);
         }
-        row.ended_otherwise(at, call, began_as_shown, end);
+        Self::ended_otherwise(at, call, began_as_shown, end);
     }
 
     #[inline(never)]
-    fn ended_otherwise(
-        &self,
-        at: &Place,
-        call: &CallInfo,
-        began_as_shown: bool,
-        end: &CallEnd<'_>,
-    ) {
-        self.or_other(began_as_shown).tell(|sink| sink.left());
+    fn ended_otherwise(at: &Place, call: &CallInfo, began_as_shown: bool, end: &CallEnd<'_>) {
+        let row = at.value();
+        row.or_other(began_as_shown).tell(|sink| sink.left());
         if end.shows_a_tool() {
-            self.recognised();
+            row.recognised();
         }
         if end.proves_a_tool() {
             at.prove(call);
-            self.proved.store(at.is_known(), Relaxed);
+            row.proved.store(at.is_known(), Relaxed);
         }
-        self.or_other(self.is_shown()).count(end);
+        row.or_other(row.is_shown()).count(end);
     }
 
     fn count(&self, end: &CallEnd<'_>) {
