@@ -13,5 +13,9 @@ pub const QUOTA_IMPOSSIBLE: &str = "QUOTA_IMPOSSIBLE";
 /// 5.2).
 pub const OAUTH_ERROR: &str = "oauth_error";
 
-/// The detail that names the limit which ended the wait for a job, and its value if that was time.
-pub(crate) const POLL_LIMIT: (&str, &str) = ("limit", "time");
+/// The detail that names the limit which ended the wait for a job.
+pub(crate) const POLL_LIMIT: &str = "limit";
+/// Its value if that was time.
+pub(crate) const LIMIT_TIME: &str = "time";
+/// Its value if that was the number of polls.
+pub(crate) const LIMIT_POLLS: &str = "polls";

@@ -132,7 +132,7 @@
 mod tool_error;
 
 mod any;
-mod code;
+pub(crate) mod code;
 #[cfg(feature = "hints")]
 mod from_http;
 mod inner;
@@ -162,7 +162,7 @@ pub use self::{
     recognise::known_by_type,
     tool_error::ToolError,
 };
-pub(crate) use self::{code::POLL_LIMIT, inner::NORMALIZE, known::is_refusal, message::Words};
+pub(crate) use self::{inner::NORMALIZE, known::is_refusal, message::Words};
 use self::{
     inner::{Inner, Message, Source, TimeoutData},
     tool_error::safe,

@@ -10,7 +10,7 @@ use std::{
 use http::StatusCode;
 
 use super::{
-    AnyError, BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, POLL_LIMIT, TimeoutLimit,
+    AnyError, BoxError, ErrorKind, Evidence, Execution, MAX_TEXT, TimeoutLimit, code,
     inner::{ForModel, Inner, Message, More, Source},
     message, recognise,
 };
@@ -324,11 +324,10 @@ impl ToolError {
     /// Returns whether the [job](Self::job) of the call still runs and the call's time is over.
     /// Another call may ask for the job, and must not start it again.
     pub fn is_pending(&self) -> bool {
-        let (name, time) = POLL_LIMIT;
-        let limit = self.0.details().and_then(|details| details.get(name));
+        let limit = self.0.details().and_then(|all| all.get(code::POLL_LIMIT));
         self.kind() == ErrorKind::PollTimeout
             && self.job().is_some()
-            && limit.is_some_and(|limit| limit == time)
+            && limit.is_some_and(|limit| limit == code::LIMIT_TIME)
     }
 
     /// Returns whether what went wrong may pass, without regard to whether the call may run twice.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     call::{CallExt, JobRef, Observation, ToolCall},
-    error::{ErrorKind, POLL_LIMIT, ToolError},
+    error::{ErrorKind, ToolError, code},
     event::{InertReason, Listener},
     flow::{
         PollTurn, Step,
@@ -370,16 +370,15 @@ impl<S, J> Poller<S, J> {
     /// Returns the error of a call after its polls, or its time, are used up.
     fn timed_out(&self) -> ToolError {
         let polls = self.polls();
-        let (name, time) = POLL_LIMIT;
         let limit = match polls >= self.shared.settings.limits.polls {
-            true => "polls",
-            false => time,
+            true => code::LIMIT_POLLS,
+            false => code::LIMIT_TIME,
         };
         let note = self.work.0.as_ref().and_then(|work| work.note.as_ref());
         let note = note.map(|note| format!(": {note}")).unwrap_or_default();
         let text = format!("the job has not ended after {polls} polls{note}");
         let error = ToolError::new(ErrorKind::PollTimeout, text);
-        self.with_job(error.with_detail(name, limit))
+        self.with_job(error.with_detail(code::POLL_LIMIT, limit))
     }
 
     /// The caller does not wait any more: the job is cancelled, or it runs on.
