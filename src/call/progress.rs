@@ -117,8 +117,14 @@ impl Progress {
 
     /// When that time is currently over for a call that has waited since `since`.
     pub(crate) fn limit(&self, since: Instant) -> Option<Instant> {
+        self.limit_while(since, || ())
+    }
+
+    /// `meanwhile` is what another thread may do between the two reads.
+    pub(super) fn limit_while(&self, since: Instant, meanwhile: impl FnOnce()) -> Option<Instant> {
         // First, because a pause reports before it ends.
         let is_paused = lock(&self.0.pauses).since.is_some();
+        meanwhile();
         let last = match is_paused {
             true => Instant::now(),
             false => self.0.since + Duration::from_nanos(self.0.last.load(Relaxed)),
