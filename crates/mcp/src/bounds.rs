@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::HashSet,
     fmt,
     future::Future,
     sync::{
@@ -22,6 +22,9 @@ use super::{events, lines::MAX_VALUES};
 
 /// The most requests of a peer that wait for their answers, by default.
 const MAX_REQUESTS: usize = 1000;
+
+/// The most bytes of the id of a request.
+const MAX_ID: usize = 256;
 
 /// The bounds of an [`McpServer`](super::McpServer), shared by its clones and connections.
 #[derive(Clone, Debug)]
@@ -66,7 +69,8 @@ impl GivenUp {
 ///
 /// rmcp makes a task for each request of its peer, and one for each answer. A peer that sends
 /// requests and reads no answer makes this program hold all of them: 900 MB within a minute. Beyond
-/// the bound, 1,000 requests without a written answer, the connection is given up. The event
+/// the bound, 1,000 requests without a written answer, the connection is given up. An id of more
+/// than 256 bytes, or that of a request without an answer, ends it too. The event
 /// `tool.message_dropped` says why, and so do the errors of calls on the connection of an
 /// [`McpServer`](super::McpServer), which has such a transport.
 ///
@@ -89,9 +93,8 @@ impl GivenUp {
 pub struct McpBounded<T> {
     transport: T,
     max_requests: usize,
-    /// The requests without an answer, with how often their ids were used.
-    open: HashMap<RequestId, usize>,
-    count: usize,
+    /// The requests without an answer.
+    open: HashSet<RequestId>,
     /// Each answer that is being written has a clone.
     writing: Arc<()>,
     given_up: GivenUp,
@@ -103,8 +106,7 @@ impl<T> McpBounded<T> {
         Self {
             transport,
             max_requests: MAX_REQUESTS,
-            open: HashMap::new(),
-            count: 0,
+            open: HashSet::new(),
             writing: Arc::default(),
             given_up: GivenUp::default(),
         }
@@ -121,25 +123,28 @@ impl<T> McpBounded<T> {
         self.given_up.clone()
     }
 
-    /// Takes note of a request. Returns `false` beyond the bound.
+    /// Takes note of a request. Returns `false` if the connection is given up for it.
     fn opened(&mut self, id: &RequestId) -> bool {
-        *self.open.entry(id.clone()).or_default() += 1;
-        self.count += 1;
-        let is_within = self.count + Arc::strong_count(&self.writing) - 1 <= self.max_requests;
-        if !is_within {
-            let max = self.max_requests;
-            let why = format!(
-                "the connection is given up: its peer has more than {max} requests without an answer"
-            );
-            events::message_dropped(&why);
-            let _ = self.given_up.0.set(why);
-            self.given_up.1.cancel();
-        }
-        is_within
+        let max = self.max_requests;
+        let has = if matches!(id, RequestId::String(id) if id.len() > MAX_ID) {
+            format!("a request with an id of more than {MAX_ID} bytes")
+        } else if !self.open.insert(id.clone()) {
+            "two requests without an answer with the same id".to_owned()
+        } else if self.open.len() + Arc::strong_count(&self.writing) - 1 > max {
+            format!("more than {max} requests without an answer")
+        } else {
+            return true;
+        };
+        let why = format!("the connection is given up: its peer has {has}");
+        events::message_dropped(&why);
+        let _ = self.given_up.0.set(why);
+        self.given_up.1.cancel();
+        false
     }
 
-    fn closed(&mut self, id: &RequestId) {
-        self.count -= self.open.remove(id).unwrap_or_default();
+    /// Takes note that a request needs no answer any more.
+    pub(super) fn closed(&mut self, id: &RequestId) {
+        self.open.remove(id);
     }
 }
 
@@ -201,7 +206,7 @@ impl<T> fmt::Debug for McpBounded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("McpBounded")
             .field("max_requests", &self.max_requests)
-            .field("requests", &self.count)
+            .field("requests", &self.open.len())
             .finish_non_exhaustive()
     }
 }

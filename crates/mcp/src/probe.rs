@@ -17,6 +17,8 @@ use tower_toolcall::{
     event::shown_text,
 };
 
+use super::bounds::McpBounded;
+
 /// How much of the list of a server's revisions an error shows, in characters.
 const MAX_VERSIONS: usize = 200;
 
@@ -31,7 +33,7 @@ const MAX_VERSIONS: usize = 200;
 /// transport is as good as before, but rmcp drops it with this: so it is given back.
 pub(super) struct Probed<T> {
     /// Until this is dropped: the transport, and where it is given back.
-    transport: Option<(T, oneshot::Sender<T>)>,
+    transport: Option<(McpBounded<T>, oneshot::Sender<McpBounded<T>>)>,
     /// The requests `server/discover` that have no answer yet.
     probes: Vec<RequestId>,
     is_legacy: bool,
@@ -46,7 +48,7 @@ pub(super) struct Probed<T> {
 impl<T> Probed<T> {
     /// Returns the receiver as well: while it waits, it gets the transport if the handshake fails
     /// with a server that has answered `server/discover`.
-    pub(super) fn new(transport: T) -> (Self, oneshot::Receiver<T>) {
+    pub(super) fn new(transport: McpBounded<T>) -> (Self, oneshot::Receiver<McpBounded<T>>) {
         let (give_back, given_back) = oneshot::channel();
         let probed = Self {
             transport: Some((transport, give_back)),
@@ -59,7 +61,7 @@ impl<T> Probed<T> {
         (probed, given_back)
     }
 
-    fn transport(&mut self) -> &mut T {
+    fn transport(&mut self) -> &mut McpBounded<T> {
         &mut self.transport.as_mut().expect("it is not dropped").0
     }
 
@@ -186,9 +188,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Probed<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let mut message = self.transport().receive().await?;
-            // Without an answer it counts in the bound of requests.
-            let is_request = matches!(message, JsonRpcMessage::Request(_));
-            if self.read(&mut message) && !(is_request && self.is_modern) {
+            if let JsonRpcMessage::Request(request) = &message
+                && self.is_modern
+            {
+                self.transport().closed(&request.id);
+            } else if self.read(&mut message) {
                 return Some(message);
             }
         }

@@ -15,6 +15,7 @@ use rmcp::{
         ServerConfig, SubscriptionFilter, Tool,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
+    transport::{Transport as _, async_rw::AsyncRwTransport},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -30,7 +31,7 @@ use tower_toolcall::{
     policy::PolicyLayer,
     retry::{RetryLayer, RetryPolicy},
 };
-use tower_toolcall_mcp::{Catalog, McpAnswer, McpServer};
+use tower_toolcall_mcp::{Catalog, McpAnswer, McpBounded, McpServer};
 use tower_toolcall_test::Events;
 
 use crate::server::Server;
@@ -412,13 +413,16 @@ async fn a_request_of_a_server_without_a_handshake_is_not_answered() {
     let (server, asked) = by_hand(Duration::ZERO, |request| {
         match request["method"].as_str().unwrap() {
             "tools/call" => {
-                let asks = json!({ "id": "theirs", "method": "ping" });
+                let id = format!("s{}", request["id"]);
+                let asks = json!({ "id": id, "method": "ping" });
                 let done = json!({ "result": { "resultType": "complete", "content": [] } });
                 vec![asks, done]
             }
             method => vec![modern(method)],
         }
     });
+    // Those that were read count no more.
+    let server = server.with_max_requests(2);
     for _ in 0..3 {
         let call = server.clone().oneshot(ToolCall::new("echo"));
         call.await.unwrap();
@@ -464,6 +468,31 @@ async fn a_server_may_ask_as_often_as_it_reads_the_answers() {
     assert_eq!(error.kind(), ErrorKind::ConnectionFailed);
     let why = "more than 5 requests without an answer";
     assert!(error.message().contains(why), "{error}");
+}
+
+/// S-4: a peer cannot fill the memory with ids, and no id hides a request that runs.
+#[tokio::test]
+async fn an_id_that_is_long_or_in_use_ends_the_connection() {
+    let (short, long) = ("i".repeat(256), "i".repeat(257));
+    for (ids, taken) in [([&*short, "1"], 2), ([&*long, "1"], 0), (["1", "1"], 1)] {
+        let (mut theirs, ours) = tokio::io::duplex(1 << 10);
+        let (read, write) = tokio::io::split(ours);
+        let transport = AsyncRwTransport::<RoleServer, _, _>::new(read, write);
+        let mut bounded = McpBounded::new(transport);
+        for id in ids {
+            let ping = json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+            theirs
+                .write_all(format!("{ping}\n").as_bytes())
+                .await
+                .unwrap();
+        }
+        drop(theirs);
+        let mut received = 0;
+        while bounded.receive().await.is_some() {
+            received += 1;
+        }
+        assert_eq!(received, taken, "{ids:?}");
+    }
 }
 
 fn modern(method: &str) -> Value {
