@@ -1,8 +1,8 @@
 //! The capabilities of the client of a call: what a tool's server may ask it for.
 
 use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ErrorCode, ErrorData, InputRequest, InputRequests,
-    TASKS_EXTENSION_ID,
+    ClientCapabilities, ContextInclusion, ElicitRequestParams, ErrorCode, ErrorData, InputRequest,
+    InputRequests, TASKS_EXTENSION_ID,
 };
 use serde_json::{Map, Value, json};
 
@@ -41,10 +41,16 @@ pub(crate) fn check(requests: &InputRequests, can: &ClientCapabilities) -> Resul
             }
             #[expect(deprecated, reason = "servers may still ask for samples")]
             InputRequest::CreateMessage(asks) => {
-                match asks.params.tools.is_some() || asks.params.tool_choice.is_some() {
-                    true => needed["sampling"]["tools"] = json!({}),
-                    false if needed["sampling"].is_null() => needed["sampling"] = json!({}),
-                    false => {}
+                let (asks, sampling) = (&asks.params, &mut needed["sampling"]);
+                if sampling.is_null() {
+                    *sampling = json!({});
+                }
+                if asks.tools.is_some() || asks.tool_choice.is_some() {
+                    sampling["tools"] = json!({});
+                }
+                let context = asks.include_context.as_ref();
+                if context.is_some_and(|it| *it != ContextInclusion::None) {
+                    sampling["context"] = json!({});
                 }
             }
             _ => needed["roots"] = json!({}),

@@ -319,8 +319,9 @@ impl GatewayHandler {
     /// another. Each process accepts a state once. Clients can read states, and cannot change them.
     ///
     /// A state holds for an hour at most. So long the gateway remembers those that were used: at
-    /// most 1,000 of a caller, and of 1,000 callers. Beyond that, answers are refused. Callers that
-    /// the request does not tell apart are one.
+    /// most 1,000 of a caller, of 1,000 verified callers, and of 1,000 others. Beyond that, answers
+    /// are refused. Callers that the request does not tell apart are one. An approval may be used
+    /// again if its call was not sent, because of a quota for instance.
     ///
     /// ```
     /// use rmcp::model::RequestStateCodec;

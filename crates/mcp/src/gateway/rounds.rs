@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, hash_map::RandomState},
     hash::BuildHasher,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use serde_json::{Value, from_value};
 use tokio::time::Instant;
 use tower_toolcall::{
     call::ToolCall,
-    error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, ToolError},
+    error::{APPROVAL_MISSING, APPROVAL_UNANSWERED, Evidence, Execution, ToolError},
     policy::{Approval, ApprovalDecision},
 };
 
@@ -71,6 +71,7 @@ impl Default for States {
 struct State {
     /// Another one for each state, because an answer holds once.
     nonce: u64,
+    ttl: Duration,
     /// Seals of the questions that were answered with yes.
     approved: Vec<String>,
     /// The seal of the question that is asked.
@@ -88,8 +89,8 @@ pub(super) struct Round {
     can: ClientCapabilities,
     given: Option<State>,
     said: Option<ElicitationAction>,
-    /// Set once an approver has looked at the given state: `true` if it could be used.
-    used: OnceLock<bool>,
+    /// Set once an approver has looked at the given state: `Ok` if it could be used.
+    used: OnceLock<Result<(), &'static str>>,
     end: Mutex<Option<End>>,
 }
 
@@ -161,13 +162,16 @@ impl Round {
                 _ if given.approved.iter().any(is_this) => Some(&ElicitationAction::Accept),
                 (Some(asked), said) if is_this(asked) => said.as_ref(),
                 // One policy has found its answer, another one asks as well.
-                _ if self.used.get() == Some(&true) => None,
+                _ if self.is_used() => None,
                 _ => return Err(self.refuse("it is about another call")),
             };
+            if said.is_some() {
+                let used = self
+                    .used
+                    .get_or_init(|| self.states.used.take(&self.caller, given));
+                used.map_err(|why| self.refuse(why))?;
+            }
             match said {
-                Some(_) if !self.is_first_use(given) => {
-                    return Err(self.refuse("it was used before"));
-                }
                 Some(ElicitationAction::Accept) => return Ok(approval.approve()),
                 Some(ElicitationAction::Decline) => return Ok(approval.deny("")),
                 Some(_) => return Err(closed()),
@@ -190,10 +194,8 @@ impl Round {
         ))
     }
 
-    fn is_first_use(&self, given: &State) -> bool {
-        *self
-            .used
-            .get_or_init(|| self.states.used.take(&self.caller, given))
+    fn is_used(&self) -> bool {
+        self.used.get() == Some(&Ok(()))
     }
 
     fn refuse(&self, why: &'static str) -> ToolError {
@@ -201,9 +203,18 @@ impl Round {
         unanswered("the answer of the client's user is not valid")
     }
 
-    /// Returns the answer to a call that was not approved for a reason of ours.
+    /// Returns the answer to a call that was not approved for a reason of ours. A yes to a call
+    /// that was approved, and was not sent, may be used once more.
     pub(super) fn answer(&self, error: &ToolError) -> Option<Result<CallToolResponse, ErrorData>> {
         if !matches!(error.code(), APPROVAL_MISSING | APPROVAL_UNANSWERED) {
+            let is_yes = matches!(self.said, None | Some(ElicitationAction::Accept));
+            if let Some(given) = self.given.as_ref().filter(|_| is_yes && self.is_used())
+                && error.execution() == Execution::NotStarted
+                && error.evidence() != Evidence::Inferred
+                && error.attempts().is_none_or(|made| made < 2)
+            {
+                self.states.used.give_back(&self.caller, given);
+            }
             return None;
         }
         Some(match lock(&self.end).take()? {
@@ -224,7 +235,7 @@ impl Round {
         if let Some(requests) = &result.input_requests {
             check(requests, &self.can)?;
         }
-        let is_approved = self.used.get() == Some(&true);
+        let is_approved = self.is_used();
         let state = &mut result.request_state;
         if is_approved || state.as_ref().is_some_and(|state| state.starts_with(OURS)) {
             *state = Some(self.seal(None, state.take(), LONGEST));
@@ -245,17 +256,14 @@ impl Round {
 
     fn seal(&self, asked: Option<String>, theirs: Option<String>, ttl: Duration) -> String {
         let mut approved = Vec::new();
-        if let Some(given) = self
-            .given
-            .as_ref()
-            .filter(|_| self.used.get() == Some(&true))
-        {
+        if let Some(given) = self.given.as_ref().filter(|_| self.is_used()) {
             approved.clone_from(&given.approved);
             let yes = self.said == Some(ElicitationAction::Accept);
             approved.extend(given.asked.clone().filter(|_| yes));
         }
         let state = State {
             nonce: getrandom::u64().expect("the system has random numbers"),
+            ttl,
             approved,
             asked,
             theirs,
@@ -293,31 +301,49 @@ fn refused(why: &str) -> ErrorData {
 const MAX_USED: usize = 1000;
 const MAX_CALLERS: usize = 1000;
 
+type Callers = HashMap<u64, Vec<(Instant, u64)>>;
+
 /// The states that were used and have not expired, by the hash of their caller.
 #[derive(Default)]
 struct Used {
-    callers: Mutex<HashMap<u64, Vec<(Instant, u64)>>>,
+    /// Verified callers, and others: these can make up their names.
+    callers: [Mutex<Callers>; 2],
     hasher: RandomState,
 }
 
 impl Used {
-    /// Notes a state as used; `false` if it was used before, or if there is not enough room.
-    fn take(&self, caller: &str, state: &State) -> bool {
+    fn callers(&self, caller: &str) -> (MutexGuard<'_, Callers>, u64) {
+        let is_other = caller.starts_with('[');
+        let callers = lock(&self.callers[usize::from(is_other)]);
+        (callers, self.hasher.hash_one(caller))
+    }
+
+    /// Notes a state as used, if it was not used before and there is room.
+    fn take(&self, caller: &str, state: &State) -> Result<(), &'static str> {
         let now = Instant::now();
-        let caller = self.hasher.hash_one(caller);
-        let mut callers = lock(&self.callers);
+        let (mut callers, caller) = self.callers(caller);
         if callers.len() >= MAX_CALLERS && !callers.contains_key(&caller) {
             callers.retain(|_, used| used.iter().any(|(until, _)| *until > now));
             if callers.len() >= MAX_CALLERS {
-                return false;
+                return Err("too many callers have given answers");
             }
         }
         let used = callers.entry(caller).or_default();
         used.retain(|(until, _)| *until > now);
-        let is_new = used.len() < MAX_USED && used.iter().all(|(_, nonce)| *nonce != state.nonce);
-        if is_new {
-            used.push((now + LONGEST, state.nonce));
+        if used.iter().any(|(_, nonce)| *nonce == state.nonce) {
+            return Err("it was used before");
         }
-        is_new
+        if used.len() >= MAX_USED {
+            return Err("its caller has given too many answers");
+        }
+        used.push((now + state.ttl, state.nonce));
+        Ok(())
+    }
+
+    fn give_back(&self, caller: &str, state: &State) {
+        let (mut callers, caller) = self.callers(caller);
+        if let Some(used) = callers.get_mut(&caller) {
+            used.retain(|(_, nonce)| *nonce != state.nonce);
+        }
     }
 }

@@ -153,6 +153,9 @@ async fn a_server_asks_a_client_only_for_what_it_has_declared() {
     let both = json!({ "elicitation": { "form": {}, "url": {} } });
     let samples = json!({ "sampling": {} });
     let with_tools = json!({ "sampling": { "tools": {} } });
+    let with_context = json!({ "sampling": { "context": {} } });
+    let mut in_context = sampling(false);
+    in_context["params"]["includeContext"] = "thisServer".into();
     let has_roots = json!({ "roots": {} });
     let needs_form = json!({ "elicitation": { "form": {} } });
     for (can, request, needs) in [
@@ -167,6 +170,8 @@ async fn a_server_asks_a_client_only_for_what_it_has_declared() {
         (&samples, sampling(false), None),
         (&samples, sampling(true), Some(&with_tools)),
         (&with_tools, sampling(true), None),
+        (&samples, in_context.clone(), Some(&with_context)),
+        (&with_context, in_context, None),
         (&samples, roots(), Some(&has_roots)),
         (&has_roots, roots(), None),
     ] {

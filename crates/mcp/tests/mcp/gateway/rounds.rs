@@ -19,9 +19,11 @@ use rmcp::{
     transport::StreamableHttpClientTransport,
 };
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 use tower::{ServiceBuilder, service_fn};
-use tower_toolcall::{BoxError, ServiceBuilderExt as _, ToolCall, policy::PolicyLayer};
+use tower_toolcall::{
+    BoxError, ErrorKind, ServiceBuilderExt as _, ToolCall, ToolError, policy::PolicyLayer,
+};
 use tower_toolcall_mcp::{GatewayHandler, McpAnswer, McpElicitation, McpService};
 
 use super::{
@@ -273,6 +275,46 @@ async fn a_state_expires_with_the_policys_limit() {
     let refused = refusal(&client, again(&asked, "accept")).await;
     assert!(refused.contains("expired"), "{refused}");
     assert_eq!(tool.runs(), 0);
+}
+
+#[tokio::test]
+async fn an_approval_outlasts_a_call_that_was_not_sent() {
+    let (tool, sent) = (Tool::default(), Arc::new(AtomicUsize::new(0)));
+    let pay = tool.clone();
+    let pay = service_fn(move |call: ToolCall| {
+        let result = match sent.fetch_add(1, SeqCst) {
+            0 => Err(ToolError::new(ErrorKind::RateLimited, "busy")),
+            _ => Ok(pay.run(&call)),
+        };
+        async { result }
+    });
+    let stack = ServiceBuilder::new()
+        .tool_policy(asking(MINUTE))
+        .service(pay);
+    let client = over_stream(GatewayHandler::new(stack, Vec::new)).await;
+    let yes = again(&asks(&client, five()).await, "accept");
+    assert_eq!(answer(&client, yes.clone()).await.is_error, Some(true));
+    assert_eq!(tool.runs(), 0);
+    assert_ne!(answer(&client, yes.clone()).await.is_error, Some(true));
+    let replayed = refusal(&client, yes).await;
+    assert!(replayed.contains("used before"), "{replayed}");
+    assert_eq!(tool.runs(), 1);
+}
+
+/// S-4: the answers that are remembered are bounded. They are forgotten once they have expired.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_too_many_answers_is_told_so_and_has_to_wait() {
+    let client = over_stream(Tool::default().gateway(MINUTE)).await;
+    for _ in 0..1000 {
+        let asked = asks(&client, five()).await;
+        answer(&client, again(&asked, "decline")).await;
+    }
+    let asked = asks(&client, five()).await;
+    let refused = refusal(&client, again(&asked, "decline")).await;
+    assert!(refused.contains("too many answers"), "{refused}");
+    advance(2 * MINUTE).await;
+    let asked = asks(&client, five()).await;
+    answer(&client, again(&asked, "decline")).await;
 }
 
 //= https://modelcontextprotocol.io/specification/2026-07-28/basic/index#statelessness
