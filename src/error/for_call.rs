@@ -1,5 +1,5 @@
-//! What layers and tool services say of errors: which call they are about, and the redaction rules
-//! of that call.
+//! Methods of errors for layers and tool services: which call they are about, and the redaction
+//! rules of that call.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 

@@ -128,6 +128,26 @@ pub(crate) fn load(given: &Given) -> anyhow::Result<(Options, Plan)> {
     if let Some(port) = given.port {
         options.listen.set_port(port);
     }
+    check(&options)?;
+    let settings = settings(file.settings).context("settings")?;
+    let has_local_tool = servers.is_empty();
+    if has_local_tool {
+        servers = Server::installed()?;
+    }
+    let auth = file.auth.map(Auth::new).transpose()?;
+    let plan = Plan {
+        settings,
+        servers,
+        has_local_tool,
+        auth: auth.map(Arc::new),
+        pins: file.pins,
+        variables,
+    };
+    Ok((options, plan))
+}
+
+/// Refuses values with which nothing could work.
+fn check(options: &Options) -> anyhow::Result<()> {
     for (field, is_zero) in [
         ("sessions", options.sessions == 0),
         ("calls", options.calls == 0),
@@ -151,21 +171,7 @@ pub(crate) fn load(given: &Given) -> anyhow::Result<(Options, Plan)> {
             "origins: '{origin}' is not one: valid is https://app.example.com"
         );
     }
-    let settings = settings(file.settings).context("settings")?;
-    let has_local_tool = servers.is_empty();
-    if has_local_tool {
-        servers = Server::installed()?;
-    }
-    let auth = file.auth.map(Auth::new).transpose()?;
-    let plan = Plan {
-        settings,
-        servers,
-        has_local_tool,
-        auth: auth.map(Arc::new),
-        pins: file.pins,
-        variables,
-    };
-    Ok((options, plan))
+    Ok(())
 }
 
 impl File {
@@ -182,7 +188,7 @@ impl File {
     }
 }
 
-/// Says what is wrong without the line of the file, and without a text that was found: they may be
+/// Returns an error without the line of the file, and without a text that was found: they may be
 /// secrets.
 fn shown(error: &toml::de::Error, file: &str) -> anyhow::Error {
     let message = error.message();

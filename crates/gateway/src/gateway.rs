@@ -79,7 +79,7 @@ impl Gateway {
         self.live.now().router.names()
     }
 
-    /// Returns what other servers, settings and callers can replace, and who tells the clients.
+    /// Returns the parts that a reload replaces, and the handler that notifies clients.
     pub(crate) fn reloaded(&self) -> (Live, GatewayHandler) {
         (self.live.clone(), self.handler.clone())
     }

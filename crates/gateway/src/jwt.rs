@@ -42,7 +42,7 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 /// The shortest time between two requests for keys: a token may name any key.
 const MIN_GAP: Duration = Duration::from_secs(60);
 
-/// The same as long as there are no keys.
+/// The shortest time between them as long as there are no keys.
 const FIRST_GAP: Duration = Duration::from_secs(1);
 
 /// How far the clocks of the authorization server and of this machine may differ.
@@ -97,7 +97,7 @@ enum Source {
 
 /// Why a token names no caller.
 pub(crate) enum Refused {
-    /// It is wrong, for this reason.
+    /// The token is wrong, for this reason.
     Token(String),
     /// No key has been read yet.
     NoKeys,
@@ -245,7 +245,7 @@ impl Keys {
     }
 
     /// Reads the keys again, if they have not just been asked for. Callers at the same time wait
-    /// for one reader, whose task goes on when they give up.
+    /// for one reader. Its task goes on when they give up.
     async fn refresh(self: &Arc<Self>) {
         let keys = Arc::clone(self);
         let reads = async move {

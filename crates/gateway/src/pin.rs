@@ -86,7 +86,8 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<String> {
     }
     let text = serde_json::to_string_pretty(&pins)? + "\n";
     // A gateway that reads it at this moment reads the one or the other.
-    let new = to.file.with_added_extension("new");
+    let mut new = to.file.clone().into_os_string();
+    new.push(".new");
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &to.file));
     written.with_context(|| to.file.display().to_string())?;
     Ok(said + &format!("written: {}\n", to.file.display()))

@@ -164,7 +164,7 @@ pub(super) struct Held {
     pub(super) pins: Option<(Pins, OnDrift)>,
     /// All tools that the server has listed.
     pub(super) listed: Option<Vec<Tool>>,
-    /// What was reported last: it is reported once.
+    /// The differences that were reported last: each set is reported once.
     reported: Vec<String>,
 }
 
