@@ -1,6 +1,9 @@
 //! Events as lines of a log: calls, connections, breakers, servers that come and go.
 
-use std::fmt::{self, Debug};
+use std::{
+    fmt::{self, Debug},
+    io::{self, IsTerminal as _},
+};
 
 use tower_toolcall::event::{TARGET, names::span};
 use tracing::{
@@ -22,7 +25,9 @@ pub(crate) fn show(to: &Output) {
     let layer = tracing_subscriber::fmt::layer().with_target(false);
     // Without the spans, in which the same is told once more.
     let shown = filter_fn(|m| m.is_event() && is_shown(m));
-    let events = layer.with_writer(move || to.clone());
+    let events = layer
+        .with_writer(move || to.clone())
+        .with_ansi(io::stdout().is_terminal());
     match is_json {
         true => {
             let events = events.json().flatten_event(true);

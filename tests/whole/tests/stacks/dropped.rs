@@ -22,7 +22,7 @@ fn pay() -> ToolCall {
 
 /// A server that is never connected.
 fn unconnected() -> McpReconnect {
-    McpReconnect::new("bank", || pending::<Result<((), McpService), ToolError>>())
+    McpReconnect::new("bank", pending::<Result<((), McpService), ToolError>>)
 }
 
 /// Makes the same payment once more, with a tool that works.
