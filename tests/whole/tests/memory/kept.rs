@@ -128,7 +128,7 @@ fn answers_of_unknown_size_are_bounded_by_default() {
 fn errors_that_are_kept_are_bounded() {
     let tool = tool!(Err::<(), _>({
         let error = ToolError::new(ErrorKind::Failed, "no");
-        error.with_detail("log", "a".repeat(60_000))
+        error.with_model_message("a".repeat(60_000))
     }));
     let bytes = kept(&OnceLayer::new().layer(tool), 300, call);
     assert!((7_000_000..9_000_000).contains(&bytes), "{bytes}");
