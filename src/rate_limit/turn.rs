@@ -125,6 +125,8 @@ impl<S, C> Ticket<S, C> {
         let at = match resume.filter(|at| *at > now) {
             Some(at) => at,
             None => {
+                // The turn of an earlier round is not given back in the new one.
+                self.reserved = None;
                 let (admission, round) = gate.admit(now, latest);
                 self.admitted = Some(round);
                 match admission {

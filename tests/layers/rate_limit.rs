@@ -705,7 +705,7 @@ async fn a_cooldown_is_taken_over_by_the_text_of_its_key() {
 }
 
 /// A call whose cooldown was extended asks again when its old turn comes, also if its service is
-/// not ready: it is refused then if the new turn is too late.
+/// not ready: it is refused then if the new turn is too late, and no other call gets the old one.
 #[tokio::test(start_paused = true)]
 async fn a_call_asks_again_before_it_waits_for_its_service() {
     let builder = RateLimitBackoffLayer::builder().with_jitter(Jitter::None);
@@ -723,11 +723,13 @@ async fn a_call_asks_again_before_it_waits_for_its_service() {
     sleep(secs(1)).await;
     layer.handle().cool(&call(), secs(29));
     let (calls, tool) = tool(Ok);
-    let busy = tower::limit::ConcurrencyLimit::new(tool, 0);
+    let busy = tower::limit::ConcurrencyLimit::new(tool.clone(), 0);
     let waits = call().with_deadline(start + secs(45));
-    let error = layer.layer(busy).oneshot(waits).await.unwrap_err();
+    let error = layer.layer(busy).oneshot(waits.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert_eq!(start.elapsed().as_secs(), 30);
+    let next = layer.layer(tool).oneshot(waits).await;
     assert_eq!((error.is_own_refusal(), count(&calls)), (true, 0));
+    assert_eq!(next.unwrap_err().kind(), ErrorKind::RateLimited);
     in_flight.await.unwrap().unwrap_err();
 }
