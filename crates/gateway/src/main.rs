@@ -83,7 +83,7 @@ enum Program {
     Wrap(wrap::Options),
     /// Writes the digests of all tools of the servers to the file of `[pins]`, or `catalog.lock`
     ///
-    /// It prints what differs from the file that is there, and texts with hidden characters. With
+    /// Prints the differences from the file that is there, and texts with hidden characters. With
     /// `[pins]` in its file, the gateway hides tools that have changed since.
     #[command(verbatim_doc_comment)]
     Pin(Given),

@@ -165,7 +165,15 @@ async fn a_server_may_send_whatever_it_likes() {
     load(&gateway, Duration::from_secs(3)).await;
     back(&gateway).await;
     let before = at_rest().await;
-    let (results, errors, longest) = load(&gateway, Duration::from_secs(6)).await;
+    let (mut results, mut errors, mut longest) = (0, 0, Duration::ZERO);
+    // On a busy machine little happens in that time.
+    for _ in 0..10 {
+        let (answered, failed, took) = load(&gateway, Duration::from_secs(6)).await;
+        (results, errors, longest) = (results + answered, errors + failed, longest.max(took));
+        if results > 10 && errors > 5 {
+            break;
+        }
+    }
     let back = back(&gateway).await;
     let after = at_rest_with(&before).await;
     println!(

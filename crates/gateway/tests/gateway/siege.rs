@@ -40,7 +40,7 @@ const SESSIONS: u64 = 8;
 /// In MiB, of the program.
 const MEMORY: u64 = 200;
 
-/// What the server does with the calls of each caller. It does one thing at a time.
+/// The treatments of each caller's calls, one after another.
 const WAYS: [&[&str]; 4] = [
     &["values", "floods", "cursors", "good"],
     &["renames", "asks", "nulls", "notifies"],

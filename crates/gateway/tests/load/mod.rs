@@ -48,7 +48,7 @@ pub(crate) fn named(plan: &[Planned], name: impl Fn(&Planned) -> String) -> Valu
     plan.collect()
 }
 
-/// What the servers read.
+/// The files and pages that the servers read.
 pub(crate) struct Sources {
     folder: PathBuf,
     pages: String,
@@ -191,7 +191,7 @@ impl Sources {
     }
 }
 
-/// What came of a client's calls.
+/// The results of a client's calls.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     numbers: BTreeSet<i64>,
@@ -199,7 +199,7 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// In milliseconds, of the right answers.
     times: Vec<f64>,
-    /// What must not be.
+    /// Answers that are wrong, double or missing.
     pub(crate) wrong: Vec<String>,
     examples: BTreeSet<String>,
 }
@@ -257,7 +257,7 @@ impl Caller {
 
     async fn start(name: String, mut command: Command, plan: &Value) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // What it starts says much of being killed.
+        // Its servers write much when they are killed.
         let mut child = command
             .stderr(Stdio::null())
             .kill_on_drop(true)
